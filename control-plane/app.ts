@@ -50,7 +50,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   }
   app.get('/', (_request, response) => {
     requestLocals(response).state.route = '/'
-    response.json(service)
+    response.json({ ...service, ftp: deps.ftpUrl() })
   })
   // Made at the first request, since it takes a sixth of the start-up time. It is public, and all replies share one
   // buffer, so that clients that don't read cost no memory.

@@ -59,6 +59,8 @@ export interface ControlPlane {
   transfers: Transfers
   /** The address that links in mails begin with. It is known once the server listens. */
   publicUrl: () => string
+  /** The address that people are told to connect to by FTP; null where none is known. */
+  ftpUrl: () => string | null
   log: Logger
   /**
    * Aborted with `Stopping` when the process stops. From then on endless streams end, and bodies have to arrive soon.

@@ -13,6 +13,7 @@ import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
 import { outboxEndpoints } from './resources/outbox/routes.ts'
 import { reactionEndpoints } from './resources/reactions/routes.ts'
+import { serviceStateEndpoints } from './resources/service-state/routes.ts'
 import { subscriberCountEndpoints } from './resources/subscriber-counts/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
@@ -44,4 +45,5 @@ export const endpoints: readonly Endpoint[] = [
   ...jobEndpoints,
   ...auditEventEndpoints,
   ...whoamiEndpoints,
+  ...serviceStateEndpoints,
 ]

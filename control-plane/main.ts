@@ -22,6 +22,7 @@ import { createSlots } from './api/slots.ts'
 import { transferMatcher } from './api/router.ts'
 import { basePath } from './api/scope.ts'
 import { Stopping } from './api/stopping.ts'
+import { isHash } from './api/validation.ts'
 import { createApp } from './app.ts'
 import { endpoints } from './endpoints.ts'
 import type { ControlPlane } from './control-plane.ts'
@@ -51,6 +52,10 @@ await runProcess('control-plane', async (process) => {
   const stopping = new AbortController()
   const refusing = new AbortController()
   let url = ''
+  let startedFtp: string | null = null
+  process.onParentMessage((message) => {
+    if (isHash(message) && typeof message['ftp'] === 'string') startedFtp = message['ftp']
+  })
   const uploads = openUploads(settings, database, folder)
   const slots = createSlots(refusing.signal, settings)
   const transfers = process.add(new Transfers({ collections: database.collections, registry, log }))
@@ -87,6 +92,7 @@ await runProcess('control-plane', async (process) => {
     secrets,
     transfers,
     publicUrl: () => settings.PUBLIC_URL ?? url,
+    ftpUrl: () => settings.PUBLIC_FTP_URL ?? startedFtp,
     log,
     stopping: stopping.signal,
   }

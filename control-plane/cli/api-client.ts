@@ -57,7 +57,7 @@ export class ApiClient {
     for (let token: string | null = ''; token !== null;) {
       const query: string = token === '' ? '' : `&page_token=${encodeURIComponent(token)}`
       const { data, next_page_token }: Envelope<T[]> = await this.#envelope<T[]>(
-        await this.#send('GET', `${path}?per_page=500${query}`),
+        await this.#send('GET', `${path}${path.includes('?') ? '&' : '?'}per_page=500${query}`),
       )
       yield data
       token = next_page_token ?? null

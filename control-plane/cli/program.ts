@@ -1,9 +1,11 @@
 import { Argument, Command, Option } from 'commander'
+import { auditActions, auditedRecords } from '../../shared/contract/schemas/audit-event.ts'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
 import { characterSets, logKinds } from '../../shared/contract/schemas/import.ts'
 import { versionWithCommit } from '../../shared/runtime/package-version.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
+import { listAuditEvents, showWhoami, type AuditFlags } from './commands/audit.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
 import { importSource } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
@@ -110,6 +112,7 @@ Examples:
   addRecordCommands(program, run, openSession, terminal)
   addSubscriberCommands(program, run, openSession)
   addUploadCommands(program, run, openSession)
+  addAuditCommands(program, run, openSession)
 
   program
     .command('completion')
@@ -136,6 +139,8 @@ const knownValues: Record<string, readonly string[]> = {
   '--character-set': [...characterSets, 'auto'],
   '--separator': ['auto', 'tab'],
   '--enclosure': ['double', 'single'],
+  '--action': auditActions,
+  '--record': auditedRecords,
 }
 
 /**
@@ -317,6 +322,32 @@ function addUploadCommands(program: Command, run: Run, openSession: () => Sessio
     .argument('<name>', 'its name in the upload directory')
     .addHelpText('after', '\nExamples:\n  rollcall uploads rm people.csv')
     .action(run((name: string, options: Json) => removeFile(openSession(), name, options)))
+}
+
+function addAuditCommands(program: Command, run: Run, openSession: () => Session): void {
+  program
+    .command('audit')
+    .description(
+      'list who changed what, newest first: imports, lists, fields, API keys, users, organizations',
+    )
+    .option('--action <actions>', `only these, comma-separated: ${auditActions.join(', ')}`)
+    .option('--record <types>', `only these records, comma-separated: ${auditedRecords.join(', ')}`)
+    .addOption(new Option('--id <id>', 'only the record with this id').argParser(positiveInteger))
+    .addOption(new Option('--key <id>', 'only what this API key did').argParser(positiveInteger))
+    .option('--since <time>', 'only from this time on, such as 2026-01-31T08:00')
+    .option('--until <time>', 'only before this time')
+    .addOption(new Option('--org <id>', 'the organization, for system admins').argParser(positiveInteger))
+    .addOption(new Option('--limit <events>', 'how many at most').argParser(positiveInteger).default(100))
+    .addHelpText(
+      'after',
+      '\nFiles and subscribers are not told here; the log of the service tells of files.\n\nExamples:\n  rollcall audit\n  rollcall audit --record subscriber_import --id 41\n  rollcall audit --action deleted --since 2026-01-31T08:00 --json',
+    )
+    .action(run((options: AuditFlags) => listAuditEvents(openSession(), options)))
+  program
+    .command('whoami')
+    .description('show whose API key this is, and what it may do')
+    .addHelpText('after', '\nExamples:\n  rollcall whoami\n  rollcall whoami --json')
+    .action(run((options: Json) => showWhoami(openSession(), options)))
 }
 
 function addRecordCommand(

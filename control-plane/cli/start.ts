@@ -44,6 +44,7 @@ await runProcess('start', async (process) => {
   for (const start of await Promise.allSettled(starts))
     if (start.status === 'fulfilled') process.add(start.value)
   const [engine, ftp] = await Promise.all(starts)
+  controlPlane.tell({ ftp: ftp.ready.ftp })
   const line = {
     http: controlPlane.ready.http,
     ftp: ftp.ready.ftp,

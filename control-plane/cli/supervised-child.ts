@@ -25,6 +25,8 @@ interface ReadyLine {
 
 interface SupervisedChild extends Part {
   ready: ReadyLine
+  /** Sends a message to the process, and again to each that replaces it. */
+  tell(message: object): void
 }
 
 /** A service must survive a moment in which MongoDB or a port is unavailable. */
@@ -58,6 +60,7 @@ export async function superviseChild(
   let { child, ready } = await startChild(name, settings, stopping)
   const announced = { ...settings, ...readPorts(ready) }
   let restarted = Promise.resolve()
+  let told: object | null = null
 
   const watch = () => {
     child.once('exit', (code, signal) => {
@@ -72,6 +75,7 @@ export async function superviseChild(
       try {
         await sleep(pauseMs, undefined, { signal: stopping })
         ;({ child, ready } = await startChild(name, announced, stopping))
+        if (told !== null) child.send(told)
         watch()
         return
       } catch (error) {
@@ -92,6 +96,10 @@ export async function superviseChild(
   return {
     get ready() {
       return ready
+    },
+    tell(message) {
+      told = message
+      if (child.connected) child.send(message)
     },
     async stop() {
       await restarted

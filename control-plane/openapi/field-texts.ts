@@ -70,6 +70,20 @@ const fieldTexts: Record<string, string> = {
   'campaign/template': 'what may be done with campaign templates',
   seed_list: 'what may be done with seed lists',
 
+  action: 'what was done',
+  record_type: 'what kind of record it is; null for an erasure',
+  record_id: 'id of the record; null for an erasure',
+  record_name:
+    'its name at that moment, of an import that of its file, of a user the full name; null for an erasure',
+  by: 'api: a request; profile: an import profile; service: Rollcall itself',
+  api_key_id: 'the API key that did it; null for none',
+  api_key_name: 'name of that key at that moment',
+  'created_by.user_id': 'the user of that key; null for none',
+  'cancelled_by.user_id': 'the user of that key; null for none',
+  user_name: 'full name of the user of that key at that moment; null for none',
+  address: 'the address that the request came from; null for none',
+  changes: "names of the request's fields whose value changed, sorted; empty unless the action is updated",
+
   num_records: 'records in all; null where they are not counted, with a token',
   num_pages: 'pages in all; null where the records are not counted',
   status: 'active, bounced, unsubscribed, scomp (complained of spam) or deactivated',

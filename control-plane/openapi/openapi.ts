@@ -37,6 +37,7 @@ const tagTexts: Record<string, string> = {
   Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
   Users: 'People with a role, permissions and a password',
   'Audit events': 'Who changed what, when, and from which address',
+  'Service state': 'Whether anything keeps imports from running',
   'Background jobs': 'Work of the engines: every import is a job',
   'Confirmation forms': 'Mails that ask subscribers for confirmation before they are added',
   Autoresponders: 'Mails that answer what happens to a subscriber of their list',

@@ -152,8 +152,8 @@ export async function readWaitMs({ imports }: Collections): Promise<number> {
   return first?.ms ?? Infinity
 }
 
-export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state'> & {
-  source: Pick<ImportDocument['source'], 'type'>
+export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned'> & {
+  source: Pick<ImportDocument['source'], 'type' | 'deleted_blob'>
 }
 
 /** The filter of `endedIndex`. */
@@ -189,7 +189,12 @@ export function listEndedImports(
         'lease.token': null,
         _id: { $nin: [...without] },
       },
-      { projection: { organization_id: 1, state: 1, 'source.type': 1 } },
+      {
+        projection: {
+          ...{ organization_id: 1, state: 1, pinned: 1 },
+          ...{ 'source.type': 1, 'source.deleted_blob': 1 },
+        },
+      },
     )
     .sort(endedIndex)
     .hint(endedIndex)

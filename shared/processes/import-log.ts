@@ -1,5 +1,10 @@
 import type { ImportState } from '../contract/import-state.ts'
-import { logKinds, type ImportCounts, type ImportDocument } from '../contract/schemas/import.ts'
+import {
+  logKinds,
+  shownFilename,
+  type ImportCounts,
+  type ImportDocument,
+} from '../contract/schemas/import.ts'
 import type { Logger } from '../runtime/logger.ts'
 
 /**
@@ -40,7 +45,7 @@ export function logImportState(
     ...by,
     // The import's, also where a system admin of another organization acts.
     ...{ organization_id, mailing_list_id },
-    ...{ filename: source.filename, from, to },
+    ...{ filename: shownFilename(source), from, to },
     ...(end === undefined
       ? {}
       : { seconds: secondsBetween(started_at, end.at), reason: end.reason, ...pickCounts(end.counts) }),

@@ -98,7 +98,7 @@ const readRunningChunks = ({ chunks }: Collections) =>
     ])
     .toArray()
 
-async function readEngines({ engines }: Collections): Promise<ImportStats['engines']> {
+export async function readEngines({ engines }: Collections): Promise<ImportStats['engines']> {
   const all = await engines
     .aggregate<{
       overdue: boolean

@@ -6,6 +6,7 @@ import {
   noCounts,
   recordsIn,
   remarkKinds,
+  shownFilename,
   type ImportCounts,
   type ImportDocument,
   type RemarkKind,
@@ -83,6 +84,13 @@ function fullView(
     dry_run: options.dry_run,
     blank_cells: options.blank_cells,
     apply_custom_field_defaults: options.apply_custom_field_defaults,
+    started_at:
+      document.started_at === null
+        ? null
+        : formatInstant(document.started_at, context.zones.get(document.organization_id) ?? 'UTC'),
+    created_by: document.created_by ?? null,
+    cancelled_by: document.cancelled_by ?? null,
+    headers: document.header,
     callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
     download: downloadView(document, context),
@@ -204,7 +212,7 @@ function summaryView(document: ImportSummary, { listNames, zones, sums }: ViewCo
     finished_at: document.finished_at === null ? null : formatInstant(document.finished_at, zone),
     file_source: {
       type: source.type,
-      filename: source.filename,
+      filename: shownFilename(source),
       url,
     },
     stats: {

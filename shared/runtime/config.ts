@@ -119,6 +119,11 @@ const settingsSchema = z.object({
   PUBLIC_URL: bareUrl(/^https?$/, 'must be an http or https URL without a user and a password')
     .optional()
     .describe('what links in mails begin with, by default the HTTP address'),
+  PUBLIC_FTP_URL: bareUrl(/^ftps?$/, 'must be an ftp or ftps URL without a user and a password')
+    .optional()
+    .describe(
+      'the address that people are told to connect to by FTP, by default that of the FTP server of `npm start`',
+    ),
   HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 64, default: 16 }).describe(
     'body limit for creating imports, in MiB, which takes up to six times as much memory; it is 1 MiB elsewhere, and larger files are uploaded',
   ),

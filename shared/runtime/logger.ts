@@ -10,9 +10,9 @@ const warnLevel = 40 // pino's
 
 /**
  * Logs one JSON line per event to standard error. Never log an email address, a key, a password or a URL that may
- * contain one: ids and counts are enough to find the rest. With `isBuffered`, lines below the level of warnings are
- * buffered briefly, because single writes took a twelfth of the control plane's time. Warnings and errors are written
- * at once, and an exit flushes the buffer. A line takes 3.2 us; pino's own destination takes 4.8 buffered, 6.1
+ * contain one: ids, counts and names of files are enough to find the rest. With `isBuffered`, lines below the level of
+ * warnings are buffered briefly, because single writes took a twelfth of the control plane's time. Warnings and errors
+ * are written at once, and an exit flushes the buffer. A line takes 3.2 us; pino's own destination takes 4.8 buffered, 6.1
  * asynchronous and 5.8 in single lines, and waits for a reader.
  */
 export function createLogger(options: { process: string; level: string; isBuffered?: boolean }): Logger {

@@ -35,6 +35,8 @@ export interface Process {
   keepFirstKey(apiKey: string | null): void
   /** Prints that everything is ready, as one line of JSON, or on a terminal as the text for people, where there is one. */
   ready(line: Record<string, unknown>, forPeople?: string): void
+  /** What `npm start` tells this process while it runs. */
+  onParentMessage(listener: (message: unknown) => void): void
   /** Begins a stop, as a signal does. */
   stop(exitCode: number): void
 }
@@ -123,6 +125,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
         log.info({ version: versionWithCommit() }, 'ready')
         unseenKey = null
       },
+      onParentMessage: (listener) => void process.on('message', listener),
       stop,
     }),
   )

@@ -3,6 +3,7 @@ import { clock } from '../runtime/clock.ts'
 import { isAdminRole, type ApiKeyDocument, type Role } from '../contract/schemas/api-key.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from '../contract/schemas/user.ts'
+import { minuteMs } from '../values/durations.ts'
 import { clientNetwork } from '../values/ip.ts'
 import type { Logger } from '../runtime/logger.ts'
 
@@ -75,7 +76,20 @@ export async function findCaller(
 ): Promise<Caller | null> {
   if (!keyPattern.test(key)) return null
   const document = await collections.apiKeys.findOne({ key_hash: hashKey(key, secret), active: true })
-  return document === null ? null : callerOf(collections, document)
+  if (document === null) return null
+  const caller = await callerOf(collections, document)
+  if (caller !== null) recordUse(collections, document)
+  return caller
+}
+
+/** How far `last_used_at` may lag: a key costs one write in this time. */
+const lastUsedMs = 10 * minuteMs
+
+/** Doesn't wait for the write, which fails silently: nothing depends on it. */
+function recordUse({ apiKeys }: Collections, { _id, last_used_at: usedAt }: ApiKeyDocument): void {
+  if (usedAt !== undefined && clock.now().getTime() - usedAt.getTime() < lastUsedMs) return
+  const isOld = { $lt: ['$last_used_at', { $subtract: ['$$NOW', lastUsedMs] }] }
+  void apiKeys.updateOne({ _id, $expr: isOld }, [{ $set: { last_used_at: '$$NOW' } }]).catch(() => undefined)
 }
 
 /** Whose key was refused, for the log; null for a key that was never made, or was deleted. */

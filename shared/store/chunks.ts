@@ -110,6 +110,18 @@ export async function advanceChunk(
   return matchedCount === 1
 }
 
+/** When running chunks of these imports were claimed, or last advanced: each of these renews the lease. */
+export async function lastAdvances({ chunks }: Collections, importIds: number[]): Promise<Date[]> {
+  if (importIds.length === 0) return []
+  const running = await chunks
+    .find(
+      { import_id: { $in: importIds }, state: 'running', 'lease.until': { $ne: null } },
+      { projection: { 'lease.until': 1 } },
+    )
+    .toArray()
+  return running.map(({ lease }) => new Date(lease.until!.getTime() - chunkLeaseMs))
+}
+
 /** Inside a transaction that changes the chunk's reservation. Renews the lease; false when it is lost. */
 export async function recordReservation(
   collections: Collections,

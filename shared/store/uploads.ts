@@ -309,15 +309,20 @@ export function removeUnfinished(
   })
 }
 
-/** Removes the finished file of a name. Null when there is none. */
+/** The record of a finished file with this blob; null when there is none. */
+export const findFinished = ({ uploads }: Collections, blob: string): Promise<UploadDocument | null> =>
+  uploads.findOne({ blob, state: 'finished' })
+
+/** Removes the finished file of a name, with `blob` only where it has that. Null when there is none. */
 export function removeFinished(
   { collections, ledger }: Uploads,
   organizationId: number,
   name: string,
+  blob?: string,
 ): Promise<string[] | null> {
   return ledger.change(organizationId, async (session) => {
     const { finished, unfinished } = await findPair(collections, organizationId, name, session)
-    if (finished === null) return null
+    if (finished === null || (blob !== undefined && finished.blob !== blob)) return null
     const { freed, unused } = await detach(collections, session, finished)
     await charge(collections, session, organizationId, { bytes: -freed, files: unfinished === null ? -1 : 0 })
     return unused

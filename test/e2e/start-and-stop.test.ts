@@ -114,6 +114,8 @@ t.test(
     key = ready!.api_key!
     const call = callerOf(() => ready!.http!)
     t.match((await call('GET', '/organizations', undefined, { key })).body, { data: [{ id: 1 }] })
+    const root = async () => (await fetch(ready!.http!)).json() as Promise<{ ftp: string | null }>
+    await until('the address of its FTP server', root, ({ ftp }) => ftp === ready!.ftp, 10_000)
     for (const url of Object.values(ready!.metrics)) {
       t.match(await (await fetch(url)).text(), /^rollcall_/m, url)
       for (const name of ['healthz', 'readyz'])

@@ -63,7 +63,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       refusals: [moreThanYours, noSuchUser, ...ofUploads, ...(prefix === '' ? [] : [systemAdminElsewhere])],
       reply: {
         data: createdApiKeyView,
-        example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
+        example: { ...exampleApiKey, last_used_at: null, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
       },
       permit: ({ caller, document }) => requireRequestedRoleNotAbove(document, caller, moreThanYours),
       async handle({ deps, caller, organizationId, body }) {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { folderExpectation, isFolderName } from '../../../shared/values/upload-names.ts'
-import { flag, nameText, oneOf, positiveId } from '../../api/fields.ts'
+import { flag, instantView, nameText, oneOf, positiveId } from '../../api/fields.ts'
 
 /** API keys in requests and replies. */
 
@@ -14,6 +14,10 @@ export const apiKeyView = z
     active: z.boolean(),
     user_id: z.int().nullable(),
     uploads_folder: z.string().nullable(),
+    created_at: instantView(),
+    last_used_at: instantView()
+      .nullable()
+      .describe('when it was last used, true to 10 minutes; null where it never was'),
   })
   .meta({ id: 'ApiKey' })
 export type ApiKeyView = z.infer<typeof apiKeyView>
@@ -30,6 +34,8 @@ export const exampleApiKey = {
   active: true,
   user_id: null,
   uploads_folder: null,
+  created_at: '2026-11-21T09:00:00+01:00',
+  last_used_at: '2026-11-24T02:00:00+01:00',
 }
 
 const uploadsFolder = z

@@ -1,12 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientSession } from 'mongodb'
 import {
-  byService,
   type ActingParty,
   type AuditAction,
   type AuditedRecord,
 } from '../../../shared/contract/schemas/audit-event.ts'
-import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import { shownFilename, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { Caller } from '../../../shared/store/api-keys.ts'
@@ -31,11 +30,11 @@ export const partyOf = ({ keyId, keyName, userId, userName }: Caller): ActingPar
   ...{ user_id: userId, user_name: userName },
 })
 
-/** A null `caller`: the service itself. Work that others wait for allocates the event's `id` before its transaction. */
+/** Work that others wait for allocates the event's `id` before its transaction. */
 export async function recordAct(
   { collections, ids }: Pick<Database, 'collections' | 'ids'>,
   session: ClientSession,
-  caller: RequestCaller | null,
+  caller: RequestCaller,
   { action, recordType, record, name, changes = [] }: AuditedAct,
   id?: number,
 ): Promise<void> {
@@ -49,8 +48,8 @@ export async function recordAct(
       record_type: recordType,
       record_id: record._id,
       record_name: name,
-      ...(caller === null ? byService : partyOf(caller)),
-      address: caller?.address ?? null,
+      ...partyOf(caller),
+      address: caller.address,
       changes: changes.toSorted(),
     },
     session,
@@ -62,7 +61,7 @@ export const allocateEventId = (ids: Database['ids']): Promise<number> => ids.al
 export const auditedImport = (document: ImportDocument) => ({
   recordType: 'subscriber_import' as const,
   record: document,
-  name: document.source.filename,
+  name: shownFilename(document.source),
 })
 
 /** Records a change, unless it changed nothing. */

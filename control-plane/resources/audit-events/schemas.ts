@@ -11,36 +11,11 @@ import { shownFields } from '../stored-fields.ts'
 
 /** Audit events in requests and replies. */
 
-const texts: Record<string, string> = {
-  organization_id: 'the organization of the record',
-  action:
-    'created, updated, deleted, run (an import profile, by hand), paused, unpaused, cancelled, undone, exported or erased',
-  record_type: 'what kind of record it is; null for an erasure',
-  record_id: 'id of the record; null for an erasure',
-  record_name:
-    'its name at that moment, of an import that of its file, of a user the full name; null for an erasure',
-  by: 'api: a request; profile: an import profile; service: Rollcall itself',
-  api_key_id: 'the API key that did it; null for none',
-  api_key_name: 'name of the key at that moment',
-  user_id: 'the user of that key; null for none',
-  user_name: 'full name of the user at that moment',
-  address: 'the address that the request came from; null for none',
-  changes: "names of the request's fields whose value changed, sorted; empty unless the action is updated",
-}
-
-const described = <Shape extends Record<string, z.ZodType>>(shape: Shape): Shape =>
-  Object.fromEntries(
-    Object.entries(shape).map(([name, schema]) => {
-      const text = texts[name]
-      return [name, text === undefined ? schema : schema.describe(text)]
-    }),
-  ) as Shape
-
 export const auditEventView = z
   .object({
     id: z.int(),
     occurred_at: instantView().describe('when it was done'),
-    ...described(shownFields(auditEventDocument.omit({ _id: true, occurred_at: true }).shape)),
+    ...shownFields(auditEventDocument.omit({ _id: true, occurred_at: true }).shape),
   })
   .meta({ id: 'AuditEvent' })
 export type AuditEventView = z.infer<typeof auditEventView>

@@ -1,6 +1,6 @@
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { ImportSummary, ViewContext } from '../../../shared/processes/import-views.ts'
-import { recordsIn } from '../../../shared/contract/schemas/import.ts'
+import { recordsIn, shownFilename } from '../../../shared/contract/schemas/import.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { JobView } from './schemas.ts'
 
@@ -22,7 +22,7 @@ export function toView(document: ImportSummary, { zones, sums }: ViewContext): J
     state,
     state2: null,
     paused: state === 'paused',
-    name: document.source.filename,
+    name: shownFilename(document.source),
     progress_value: counts === undefined ? 0 : recordsIn(counts),
     progress_total: document.number_of_records,
     job_type: 'SubscriberImport',

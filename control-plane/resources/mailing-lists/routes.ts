@@ -1,9 +1,15 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { mailingListIn, noSuchOrganization } from '../../api/scope.ts'
-import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { keyDoesNotFit, keyNamesNoField, keyOfFullList, keyWhileImporting, nameTaken } from './refusals.ts'
-import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
+import {
+  exampleMailingList,
+  fullMailingListView,
+  mailingListChange,
+  mailingListCreation,
+  mailingListQuery,
+  mailingListView,
+} from './schemas.ts'
 import { changeMailingList, createMailingList, listMailingLists } from './service.ts'
 import { toView } from './view.ts'
 
@@ -17,8 +23,12 @@ function listing(path: string, operationId: string, summary: string) {
     summary,
     tag,
     needs: 'any_key',
-    query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
-    reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
+    query: mailingListQuery,
+    reply: {
+      data: z.array(z.union([fullMailingListView, mailingListView])),
+      paging: 'pages',
+      example: [exampleMailingList],
+    },
     handle: (call) => listMailingLists(call, call.organizationId, call.query),
   })
 }

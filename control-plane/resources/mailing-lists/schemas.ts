@@ -1,5 +1,8 @@
 import { z } from 'zod'
-import { flag, nameText, positiveId } from '../../api/fields.ts'
+import { importStates } from '../../../shared/contract/import-state.ts'
+import { flag, instantView, nameText, oneOf, positiveId } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
+import { statusCountsView } from '../subscriber-counts/schemas.ts'
 
 /** Mailing lists in requests and replies. */
 
@@ -25,6 +28,27 @@ export const exampleMailingList = {
   is_remote_list: false,
   primary_key_custom_field_id: null,
 }
+
+export const fullMailingListView = mailingListView
+  .extend({
+    counts: statusCountsView.describe('its subscribers by status'),
+    last_import: z
+      .object({
+        id: z.int(),
+        state: z.enum(importStates),
+        created_at: instantView(),
+        finished_at: instantView().nullable(),
+      })
+      .nullable()
+      .describe('its newest import, dry runs aside; null for none'),
+  })
+  .meta({ id: 'FullMailingList' })
+
+export const mailingListQuery = tokenPagingQuery({ perPage: 2000, max: 2000 }).safeExtend({
+  search: z.string().optional().describe('only lists with this in their name, in any letter case'),
+  view: oneOf(['full']).optional().describe('full: adds `counts` and `last_import` to each list'),
+})
+export type MailingListQuery = z.infer<typeof mailingListQuery>
 
 const listFields = { name: nameText(255), has_format: flag(), has_confirmed: flag(), is_remote_list: flag() }
 export const mailingListCreation = z.object({

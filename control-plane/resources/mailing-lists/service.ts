@@ -1,14 +1,14 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { matchWritingImports } from '../../../shared/store/imports.ts'
-import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
+import { countsByList, keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missingOrganization, noMailingList } from '../../api/scope.ts'
-import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { RequestCaller } from '../../api/request-locals.ts'
 import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -16,22 +16,76 @@ import { insertMailingList, updateMailingList } from '../../store/mailing-lists.
 import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeList } from '../list-changes.ts'
 import { keyDoesNotFit, keyNamesNoField, keyOfFullList, keyWhileImporting, nameTaken } from './refusals.ts'
-import type { MailingListChange, MailingListCreation } from './schemas.ts'
-import { toView } from './view.ts'
+import type { MailingListChange, MailingListCreation, MailingListQuery } from './schemas.ts'
+import { toFullView, toView, type FullMailingListView, type NewestImport } from './view.ts'
 
 /** One page of the organization's mailing lists, by id. */
-export const listMailingLists = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
+export const listMailingLists = (
+  call: PageCall,
+  organizationId: number,
+  { search, view, ...query }: MailingListQuery,
+) =>
   readPage(
     call,
     call.deps.database.collections.mailingLists,
-    { organization_id: organizationId },
+    { organization_id: organizationId, ...(search === undefined ? {} : hasInName(search)) },
     {
       query,
-      scope: `mailing lists of ${organizationId}`,
+      scope: `mailing lists of ${JSON.stringify([organizationId, search ?? null, view ?? null])}`,
       sort: { _id: 1 },
-      views: (documents) => documents.map(toView),
+      views: (documents) =>
+        view === 'full' ? fullViews(call.deps, organizationId, documents) : documents.map(toView),
     },
   )
+
+const hasInName = (part: string) => ({
+  $expr: { $gte: [{ $indexOfCP: ['$name_key', { $literal: comparisonForm(part.trim()) }] }, 0] },
+})
+
+/** With the counts and the newest import of each list, of which all lists are one read each. */
+async function fullViews(
+  { database, reads }: ControlPlane,
+  organizationId: number,
+  lists: MailingListDocument[],
+): Promise<FullMailingListView[]> {
+  const { collections } = database
+  const [counts, newest, zone] = await Promise.all([
+    countsByList(collections, organizationId),
+    newestImports(collections, lists),
+    reads.timeZone(organizationId),
+  ])
+  return lists.map((list) =>
+    toFullView(list, { counts: counts.get(list._id), newest: newest.get(list._id), zone }),
+  )
+}
+
+/** The newest import of each list, without dry runs. */
+async function newestImports(
+  { mailingLists }: Collections,
+  lists: MailingListDocument[],
+): Promise<Map<number, NewestImport>> {
+  const found = await mailingLists
+    .aggregate<{ _id: number; newest: NewestImport[] }>([
+      { $match: { _id: { $in: lists.map(({ _id }) => _id) } } },
+      {
+        $lookup: {
+          from: 'imports',
+          localField: '_id',
+          foreignField: 'mailing_list_id',
+          pipeline: [
+            { $match: { 'options.dry_run': false } },
+            { $sort: { _id: -1 } },
+            { $limit: 1 },
+            { $project: { state: 1, created_at: 1, finished_at: 1 } },
+          ],
+          as: 'newest',
+        },
+      },
+      { $project: { newest: 1 } },
+    ])
+    .toArray()
+  return new Map(found.flatMap(({ _id, newest: [first] }) => (first === undefined ? [] : [[_id, first]])))
+}
 
 /** The list as stored. Throws `validation_failed` when the organization doesn't exist, or the name is taken. */
 export async function createMailingList(

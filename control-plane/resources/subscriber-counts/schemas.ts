@@ -3,7 +3,7 @@ import type { SubscriberStatus } from '../../../shared/contract/schemas/subscrib
 
 const count = (of: string) => z.int().min(0).describe(of)
 
-const counts = z
+export const statusCountsView = z
   .object({
     active: count('subscribers that get mail'),
     bounced: count('subscribers whose address refuses mail for good'),
@@ -22,12 +22,12 @@ const named = (what: string) =>
 export const subscriberCountsView = z
   .object({
     organization: named('organization').describe('whose subscribers are counted'),
-    counts: counts.describe('over all its mailing lists'),
+    counts: statusCountsView.describe('over all its mailing lists'),
     mailing_lists: z
       .array(
         z.object({
           mailing_list: named('mailing list').describe('whose subscribers are counted'),
-          counts: counts.describe('on this mailing list'),
+          counts: statusCountsView.describe('on this mailing list'),
         }),
       )
       .describe('every mailing list, by id, also those without a subscriber'),

@@ -19,6 +19,7 @@ import {
   fieldJson,
   flag,
   instantView,
+  nameText,
   oneOf,
   someOf,
   oneOfAnyCase,
@@ -26,6 +27,8 @@ import {
   punctuation,
   timePattern,
 } from '../../api/fields.ts'
+import { actingParty } from '../../../shared/contract/schemas/audit-event.ts'
+import { shownFields } from '../stored-fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** The bodies, queries and replies of the import endpoints. */
@@ -115,6 +118,14 @@ export const importCreation = z.object({
       .optional()
       .describe('of `upload_directory`: a file in it; FOLDER/NAME is one in a folder of a partner'),
     url: boundedText({ max: maxUrlLength }).optional().describe('of `url`: http, https, ftp or ftps'),
+    display_name: nameText(255)
+      .optional()
+      .describe("what replies, callbacks and the log show as the file's name"),
+    delete_after: flag()
+      .default(false)
+      .describe(
+        'of `upload_directory`: the file is deleted when the import has ended, unless a newer one has its name',
+      ),
   }),
   file_format: z
     .object({
@@ -162,6 +173,11 @@ export const importListQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safe
   view: oneOf(['full'])
     .optional()
     .describe('full: each import as when it is read alone, and at most 100 on a page'),
+  order: oneOf(['created'])
+    .optional()
+    .describe(
+      'created: newest first by id; by default those that have not ended first, then the others by their end',
+    ),
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 
@@ -224,6 +240,7 @@ const failure = z
   })
   .meta({ id: 'FailureSummary' })
 
+const party = z.object(shownFields(actingParty.shape)).nullable()
 const referenceView = z.object({ id: z.int(), name: z.string() }).nullable()
 const resultCounts = z.object(recordFromKeys(logKinds, () => count))
 
@@ -257,6 +274,13 @@ export const importView = z
     stats: importListView.shape.stats.extend({ subscribers: resultCounts }),
     apply_custom_field_defaults: z.boolean(),
     callback_url: z.string().nullable(),
+    started_at: instant.nullable().describe('when it left `scheduled`; null before'),
+    created_by: party.describe('who created it; null where that is not known'),
+    cancelled_by: party.describe('who cancelled it; null unless it was'),
+    headers: z
+      .array(z.string())
+      .nullable()
+      .describe('the cells of the header line as read; null without one, and before it is read'),
     waiting_for_import_id: z.int().nullable(),
     download: z
       .object({
@@ -369,6 +393,10 @@ export const exampleImport: ImportView = {
     subscribers: { ...noCounts(), added: 98_000, failed: 1_000, skipped_duplicate: 1_000 },
   },
   callback_url: null,
+  started_at: '2026-11-21T09:00:01+01:00',
+  created_by: { by: 'api', api_key_id: 7, api_key_name: 'Nightly import', user_id: null, user_name: null },
+  cancelled_by: null,
+  headers: ['E-Mail', 'First name', 'Note'],
   waiting_for_import_id: null,
   download: null,
   warnings: [],

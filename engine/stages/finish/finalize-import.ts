@@ -43,8 +43,8 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
 }
 
 /** Whether a small import has nothing that must be done after its end. Its files are removed by the sweep too. */
-export const isFinalizedAtEnd = ({ callback, has_secrets }: ImportDocument): boolean =>
-  callback === null && !has_secrets
+export const isFinalizedAtEnd = ({ callback, has_secrets, source }: ImportDocument): boolean =>
+  callback === null && !has_secrets && source.deleted_blob === undefined
 
 /** The same for an import that was written whole: its totals are fixed, and it has no chunks. */
 export async function finalizeSmallImport(
@@ -132,7 +132,10 @@ async function removeFiles(
   { staging, uploads, quota }: FinalizingContext,
   keptBytes?: number,
 ): Promise<void> {
-  const { _id: importId, source } = document
+  const { _id: importId, organization_id: organizationId, source, pinned } = document
+  // The upload that the import has read, or where it never began the one of its creation.
+  if (source.deleted_blob !== undefined)
+    await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
   await Promise.all([
     staging.removeImport(importId),
     source.type === 'upload_directory' ? uploads.unpin(importId) : null,

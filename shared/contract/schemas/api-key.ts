@@ -25,5 +25,7 @@ export const apiKeyDocument = z.object({
   /** HMAC-SHA-256 of the key under the installation's secret. The key itself is stored nowhere. */
   key_hash: bytes(),
   created_at: instant(),
+  /** True to `lastUsedMs` of shared/store/api-keys.ts; absent where the key was never used. */
+  last_used_at: instant().optional(),
 })
 export type ApiKeyDocument = z.infer<typeof apiKeyDocument>

@@ -70,6 +70,9 @@ export const waitingDryRunsIndex = {
 /** Imports that ended and aren't finalized yet, by organization. */
 export const endedIndex = { finalized: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
 
+/** The imports of a list by id. */
+export const newestOfListIndex = { mailing_list_id: 1, _id: -1 } as const
+
 /** Queued reactions, by autoresponder and the time at which they can be taken. */
 export const queuedIndex = { state: 1, autoresponder_id: 1, available_at: 1, id: 1 } as const
 
@@ -201,6 +204,8 @@ const collections = {
     // The imports of a list by their end; those that haven't ended are neighbours.
     { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
     { keys: { organization_id: 1, _id: -1 } },
+    // For the list's imports in order of creation, and its last one.
+    { keys: newestOfListIndex },
     // Finds ended imports that still have secrets.
     { keys: { has_secrets: 1, finalized: 1 } },
   ]),

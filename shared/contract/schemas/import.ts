@@ -302,8 +302,12 @@ export const importDocument = z.object({
   field_ids: z.record(z.string(), id()),
   source: z.object({
     type: z.enum(sourceTypes),
-    /** The name that replies show: `data` for inline content. */
+    /** `data` for inline content. */
     filename: z.string(),
+    /** What replies, callbacks and the log show as the file's name. Absent: its filename. */
+    display_name: z.string().optional(),
+    /** The blob that the upload had at the creation, which is deleted with the import's end. Absent: it stays. */
+    deleted_blob: z.string().optional(),
     /** Its secrets are left out when `sealed` is present, and after the end (shared/store/secrets.ts). */
     url: z.string().nullable(),
   }),
@@ -395,6 +399,9 @@ export const detectedCharacterSet = ({
   options.file_format.character_set === 'auto'
     ? (detectedCharacterSets.find((set) => set === beginning?.character_set) ?? null)
     : null
+
+export const shownFilename = ({ display_name, filename }: ImportDocument['source']): string =>
+  display_name ?? filename
 
 /** Whether a first line such as `sep=;` decided the separator. */
 export const isSeparatorFromLine = ({ options, beginning }: Pick<ImportDocument, 'options' | 'beginning'>) =>

@@ -6,10 +6,12 @@ import type { Database } from '../../runtime/database.ts'
 import { LedgerTransactions } from '../../store/ledger-transactions.ts'
 import {
   correctCharge,
+  findFinished,
   findPair,
   listAbandoned,
   listPinningImports,
   pinUpload,
+  removeFinished,
   removeUnfinished,
   unknownBlobs,
   unpinUploads,
@@ -50,10 +52,17 @@ export class Uploads {
     await this.#folder?.require()
   }
 
-  /** Whether the name has a finished file. */
-  async has(organizationId: number, name: string): Promise<boolean> {
+  /** The finished file of a name; null when there is none. */
+  async find(organizationId: number, name: string): Promise<UploadDocument | null> {
     await this.require()
-    return (await findPair(this.collections, organizationId, name)).finished !== null
+    return (await findPair(this.collections, organizationId, name)).finished
+  }
+
+  /** Deletes the finished file with this blob, under whatever name; nothing where a newer one has replaced it. */
+  async deleteFile(organizationId: number, blob: string): Promise<void> {
+    const record = await findFinished(this.collections, blob)
+    if (record === null) return
+    await this.removeBlobs((await removeFinished(this, organizationId, record.name, blob)) ?? [])
   }
 
   /** Opens the finished file of a name; null when there is none. */

@@ -135,6 +135,7 @@ export async function openSide(options: {
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),
     publicUrl: () => 'http://127.0.0.1',
+    ftpUrl: () => null,
     log,
     stopping: stopping.signal,
   }

@@ -38,4 +38,5 @@ export const auditEventRows: Rows = {
     ],
   },
   whoami: { good: () => ({}) },
+  getServiceState: { good: () => ({}) },
 }

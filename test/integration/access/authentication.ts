@@ -86,7 +86,7 @@ t.test('a key that becomes inactive during its look-up is not cached', async (t)
     return found
   }
   const callers = new KnownCallers(
-    { ...service.collections, apiKeys: { findOne } as never },
+    { ...service.collections, apiKeys: { findOne, updateOne: async () => undefined } as never },
     await keyHashSecret(service.collections),
   )
   t.match(await callers.find(key), { keyId: id }, 'it was active when it was read')

@@ -40,15 +40,19 @@ export function queriesFor(own: Records, foreign: Records): Record<string, Queri
     finished_at__before: [['nothing', farAhead]],
   }
   const scopes = ['active', 'finished', 'recent', 'all'].flatMap(shows)
-  const imports: Queries = { ...pages, scope: scopes }
+  const imports: Queries = {
+    ...{ ...pages, scope: scopes, order: shows('created') },
+    ...{ state: shows('scheduled,finished'), view: shows('full') },
+  }
+  const lists: Queries = { ...pages, search: either(own.mark, foreign.mark), view: shows('full') }
   return {
     'GET /organizations': pages,
     'GET /api_keys': pages,
     'GET /organizations/:organization_id/api_keys': pages,
     'GET /users': users,
     'GET /organizations/:organization_id/users': users,
-    'GET /mailing_lists': pages,
-    'GET /organizations/:organization_id/mailing_lists': pages,
+    'GET /mailing_lists': lists,
+    'GET /organizations/:organization_id/mailing_lists': lists,
     'GET /mailing_lists/:mailing_list_id/custom_fields': pages,
     'GET /mailing_lists/:mailing_list_id/confirmation_forms': pages,
     'GET /mailing_lists/:mailing_list_id/autoresponders': {

@@ -552,6 +552,7 @@ export function rowsFor(
       needs: 'admin',
     },
     'GET /whoami': { needs: 'every key', namesNothing: true },
+    'GET /service_state': { needs: 'any key', namesNothing: true },
     'GET /subscriber_counts': { needs: 'any key' },
     'GET /organization/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },
     'GET /organizations/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },

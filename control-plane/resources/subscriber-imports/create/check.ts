@@ -99,8 +99,9 @@ export async function checkCreation(
   const beginsAt = readBeginning(body.begins_at, context, problems)
   const callback = checkCallback(body.callback_url, deps, problems)
   if (problems.length === 0 && source.type === 'upload_directory') {
-    if (!(await deps.uploads.has(context.list.organization_id, source.filename)))
-      problems.push(faultySource.noSuchUpload(source.filename))
+    const upload = await deps.uploads.find(context.list.organization_id, source.filename)
+    if (upload === null) problems.push(faultySource.noSuchUpload(source.filename))
+    else if (body.file_source.delete_after) source.deleted_blob = upload.blob
   }
   refuseAll(problems)
   return { options, fieldIds, source, beginsAt, callback }

@@ -8,6 +8,7 @@ import {
 import {
   builtInColumns,
   subscriberDefaults,
+  type ImportDocument,
   type ImportOptions,
 } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
@@ -183,12 +184,7 @@ function checkDefaults(
   return Object.fromEntries(values)
 }
 
-export interface CheckedSource {
-  type: ImportCreation['file_source']['type']
-  /** The name that views show. */
-  filename: string
-  url: string | null
-}
+export type CheckedSource = ImportDocument['source']
 
 /**
  * The source as an import stores it, without its content; a URL still has its password. `content` is null where the
@@ -196,6 +192,18 @@ export interface CheckedSource {
  * missing, and a URL that doesn't answer fails the import later.
  */
 export function checkSource(
+  source: ImportCreation['file_source'],
+  context: { content: { isBlank: boolean } | null; settings: Settings },
+  problems: RequestError[],
+): CheckedSource {
+  const { display_name } = source
+  return {
+    ...checkedSource(source, context, problems),
+    ...(display_name === undefined ? {} : { display_name }),
+  }
+}
+
+function checkedSource(
   source: ImportCreation['file_source'],
   { content, settings }: { content: { isBlank: boolean } | null; settings: Settings },
   problems: RequestError[],

@@ -4,7 +4,7 @@ import type { ImportDocument } from '../../../../shared/contract/schemas/import.
 import { fullViews, summaryFields, type ImportSummary } from '../../../../shared/processes/import-views.ts'
 import { dayMs } from '../../../../shared/values/durations.ts'
 import { PageReader, type PageCall } from '../../../api/json-page.ts'
-import type { Page } from '../../../api/paging.ts'
+import { readPage, type Page } from '../../../api/paging.ts'
 import { pageStart, tokenPaging } from '../../../api/token-paging.ts'
 import type { ImportListQuery } from '../schemas.ts'
 import { listViews } from '../view.ts'
@@ -12,7 +12,7 @@ import { listViews } from '../view.ts'
 const recentDays = 14
 const maxFullViews = 100
 
-/** A page: imports that haven't ended, soonest first, then the ended ones, newest first. */
+/** A page: imports that haven't ended, soonest first, then the ended ones, newest first; or all in order of creation. */
 export async function listImports(
   call: PageCall,
   where: Filter<ImportDocument>,
@@ -20,14 +20,24 @@ export async function listImports(
 ): Promise<Page> {
   const { db, collections } = call.deps.database
   const { imports } = collections
-  const { view, state: states } = asked
+  const { view, state: states, order } = asked
   const query = view === 'full' ? { ...asked, per_page: Math.min(asked.per_page, maxFullViews) } : asked
-  const scope = `imports ${JSON.stringify([where, query.scope, states, view])}`
-  const { skip, after } = pageStart(call.deps, query, scope)
+  const scope = `imports ${JSON.stringify([where, query.scope, states, view, order])}`
   const since = new Date((await databaseTime(db)).getTime() - recentDays * dayMs)
   const wanted = states === undefined ? where : { ...where, state: { $in: [...states] } }
   const active = { ...wanted, finished_at: null }
   const ended = { ...wanted, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
+  const toViews = (documents: ImportSummary[]) =>
+    view === 'full'
+      ? fullViews(collections, documents as ImportDocument[], call.deps.secrets)
+      : listViews(call.deps, documents)
+  const options = view === 'full' ? {} : { projection: summaryFields }
+  if (order === 'created')
+    return readPage(call, imports, createdFilter(query.scope, { wanted, active, ended }), {
+      ...{ query, scope, sort: { _id: -1 as const }, views: toViews },
+      ...options,
+    })
+  const { skip, after } = pageStart(call.deps, query, scope)
   const [activeTotal, endedTotal] = await Promise.all([
     query.scope === 'finished' ? 0 : imports.countDocuments(active),
     query.scope === 'active' ? 0 : imports.countDocuments(ended),
@@ -38,11 +48,9 @@ export async function listImports(
     max: query.per_page,
     views: (documents) => {
       shownIds.push(...documents.map(({ _id }) => _id))
-      if (view !== 'full') return listViews(call.deps, documents)
-      return fullViews(collections, documents as ImportDocument[], call.deps.secrets)
+      return toViews(documents)
     },
   })
-  const options = view === 'full' ? {} : { projection: summaryFields }
   const position = after === null ? null : readPosition(after)
   if (activeTotal > 0 && skip < activeTotal && position?.isEnded !== true)
     await reader.read(
@@ -79,6 +87,15 @@ export async function listImports(
       total: activeTotal + endedTotal,
     }),
   }
+}
+
+function createdFilter(
+  scope: ImportListQuery['scope'],
+  { wanted, active, ended }: Record<'wanted' | 'active' | 'ended', Filter<ImportDocument>>,
+): Filter<ImportDocument> {
+  if (scope === 'all') return wanted
+  if (scope === 'active') return active
+  return scope === 'finished' ? ended : { $or: [active, ended] }
 }
 
 /** Where a page ended: the last import's values of the keys that active or ended imports are sorted by. */
