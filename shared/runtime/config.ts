@@ -124,6 +124,9 @@ const settingsSchema = z.object({
     .describe(
       'the address that people are told to connect to by FTP, by default that of the FTP server of `npm start`',
     ),
+  RUNBOOK_URL: bareUrl(/^https?$/, 'must be an http or https URL without a user and a password')
+    .optional()
+    .describe('what `runbook_url` of the alerts begins with; `npm run -s alert-rules` writes them with it'),
   HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 64, default: 16 }).describe(
     'body limit for creating imports, in MiB, which takes up to six times as much memory; it is 1 MiB elsewhere, and larger files are uploaded',
   ),

@@ -75,7 +75,7 @@ t.test('every alert has a severity, a summary, a section of the runbook and its 
   t.same(names, [...new Set(names)])
   t.same(Object.keys(alertDays).sort(), [...names].sort())
   for (const { alert, labels, annotations } of alerts) {
-    t.match(labels, { severity: /^(critical|warning)$/ })
+    t.match(labels, { severity: /^(critical|warning|info)$/ })
     t.equal(annotations!['runbook_url'], `docs/runbook.md#${alert!.toLowerCase()}`)
     const section = new RegExp(`^## ${alert}\\n([^]*?)(?=^## |$(?![^]))`, 'm').exec(runbook)?.[1] ?? ''
     for (const part of ['Means', 'Look', 'Do'])

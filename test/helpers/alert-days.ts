@@ -71,6 +71,10 @@ export const alertDays: Record<string, AlertDays> = {
     good: { 'rollcall_imports_due{waits_for="list"}': '1x200', rollcall_import_queue_age_seconds: '60x200' },
     at: '80m',
   },
+  RollcallImportFailed: {
+    bad: { [ended('failed')]: '0x30 1x30' },
+    good: { [ended('failed')]: '1x60', [ended('finished')]: '0+5x60' },
+  },
   RollcallImportsFailing: {
     bad: { [ended('failed')]: '0+1x60', [ended('finished')]: '0x60' },
     good: { [ended('failed')]: '0+1x60', [ended('finished')]: '0+5x60' },
