@@ -246,8 +246,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an import is finalized without its totals',
     file: imports,
-    text: '{ _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },',
-    replacement: '{ _id: id, state: { $in: [...endedStates] } },',
+    text: '{ _id: id, state: { $in: [...endedStates] }, totals: { $ne: null }, finalized: false },',
+    replacement: '{ _id: id, state: { $in: [...endedStates] }, finalized: false },',
     tests: [stores],
   },
   {
