@@ -53,5 +53,5 @@ function enclose(
 }
 
 /** With an escape, a bare cell `\N` is blank. */
-export const isBlankMark = (cell: string, { csv_field_escape: escape }: CsvDialect): boolean =>
+const isBlankMark = (cell: string, { csv_field_escape: escape }: CsvDialect): boolean =>
   escape !== null && cell.trim() === `${escape}N`

@@ -31,8 +31,7 @@ export class IdentityReader {
 
   /**
    * Writes the identity in UTF-8 to the beginning of `identityBytes`, which the next call overwrites. Returns its
-   * length in bytes, or -1 when the record has no valid identity. A plain ASCII email in a record without enclosures,
-   * the common case, needs no string.
+   * length in bytes, or -1 when the record has no valid identity. A plain ASCII email needs no string.
    */
   read(record: ScannedRecord): number {
     const { bytes, start, end, flags } = record

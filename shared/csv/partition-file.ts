@@ -97,9 +97,6 @@ export function endOfRecordAt(bytes: Buffer, at: number): number {
 /** Length of the record's own bytes, which are those of the imported file without the line end. */
 const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 8) & 0xffffff
 
-/** The `recordFlags` of the record at `at`. */
-export const flagsAt = (bytes: Buffer, at: number): number => byteAt(bytes, at + 11)
-
 /** In bytes, of the record at `at`. */
 export const identityLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 

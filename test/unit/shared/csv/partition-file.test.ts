@@ -9,7 +9,6 @@ import t from 'tap'
 import {
   endOfRecordAt,
   piecesLength,
-  flagsAt,
   identityLengthAt,
   identityPrefix,
   openPartition,
@@ -55,7 +54,6 @@ t.test('a header has four little-endian uint32, and its record follows its ident
         assert.deepEqual(recordAt(bytes, at), read)
         assert.deepEqual(readRecordAt(bytes, at), read)
         assert.equal(endOfRecordAt(bytes, at), read.end)
-        assert.equal(flagsAt(bytes, at), flags)
         assert.equal(identityLengthAt(bytes, at), identityLength)
         assert.equal(readRecordAt(bytes.subarray(0, read.end - 1), at), null, 'without its last byte')
         assert.equal(readRecordAt(bytes, bytes.length - 15), null, 'less than a header')
