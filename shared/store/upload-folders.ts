@@ -29,7 +29,7 @@ export function nameAndFolder(name: string, own: string | null): Document {
 
 /**
  * Why a name without a file can't get one; null when it can. `found`: the names that `nameAndFolder` has found, in their
- * order, three at least where there are. `own`: the folder of the caller's key, which is there.
+ * order. `own`: the folder of the caller's key, which is there.
  */
 export async function judgeName(
   collections: Collections,

@@ -76,8 +76,9 @@ async function findTarget(
   { name, own }: { name: string; own: string | null },
   session: ClientSession,
 ): Promise<UploadPair> {
-  const named = { organization_id: organizationId, ...nameAndFolder(name, own), ...withName }
-  const first = [{ $match: named }, { $sort: { name: 1 } }, { $limit: maxRecordsOfTarget }]
+  const names = nameAndFolder(name, own)
+  const named = [{ $match: { organization_id: organizationId, ...names, ...withName } }]
+  const first = '$or' in names ? [...named, { $sort: { name: 1 } }, { $limit: maxRecordsOfTarget }] : named
   const records = await findWithLease(collections, first, session)
   const pair = toPair(records, name)
   if (isName(pair)) return pair
@@ -87,8 +88,8 @@ async function findTarget(
   return pair
 }
 
-/** Two of the name, and two of the name of its folder. */
-const maxRecordsOfTarget = 4
+/** Two of the name, and one in the folder of that name. */
+const maxRecordsOfTarget = 3
 
 /** The name can't have a file. */
 export class NameRefused extends Error {

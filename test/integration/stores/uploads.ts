@@ -5,6 +5,7 @@ import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { noLimits, type UploadLimits } from '../../../shared/store/ledger.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { testMongodbUri } from '../../helpers/service.ts'
 import { putUpload } from '../../helpers/stored-uploads.ts'
 
 const { database, folder } = await databaseAndFolder(t)
@@ -206,3 +207,35 @@ for (const STAGING of ['disk', 'gridfs'] as const) {
     t.same(await ledger(t), { bytes: 0, files: 0 })
   })
 }
+
+/** `api_keys` is read for new names that a folder could have, and `uploads` again for new ones in another's folder. */
+t.test('an upload takes seven commands, in the folder of its key too', async (t) => {
+  const { database, folder: DATA_DIR } = await databaseAndFolder(
+    t,
+    `${testMongodbUri()}&monitorCommands=true`,
+  )
+  await ensureSchema(database.db, log)
+  const commands: string[] = []
+  const uploads = openUploads({ STAGING: 'disk', DATA_DIR }, database)
+  const put = async (name: string, folder: string | null) => {
+    const directory = new UploadDirectory({ uploads, organizationId: 1, folder, limits: noLimits, log })
+    const upload = await directory.beginUpload(name, { append: false, start: undefined })
+    await upload.open(signal)
+    await upload.prepare()
+    await upload.publish()
+    await upload.end()
+  }
+  await put('first.csv', null)
+  database.client.on('commandStarted', ({ commandName }) => commands.push(commandName))
+  const uploadsOf: [name: string, folder: string | null, count: number][] = [
+    ['a.csv', null, 7],
+    ['b.csv', 'acme', 7],
+    ['plain', null, 8],
+    ['acme/c.csv', null, 8],
+  ]
+  for (const [name, folder, count] of uploadsOf) {
+    commands.length = 0
+    await put(name, folder)
+    t.equal(commands.length, count, `${name}: ${commands.join()}`)
+  }
+})
