@@ -10,25 +10,14 @@ import { createInterface } from 'node:readline'
 import { PassThrough } from 'node:stream'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { ApiClient, ApiRefusal } from '../../control-plane/cli/api-client.ts'
-import { importSource } from '../../control-plane/cli/commands/import.ts'
-import type { ImportFlags } from '../../control-plane/cli/import-options.ts'
-import type { Session } from '../../control-plane/cli/session.ts'
+import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { commandLine, ended, hasTerminals, program, type Ended } from '../helpers/command-line.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
 import { crashAt } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
-import {
-  bootstrapKey,
-  resume,
-  startProcess,
-  startProgram,
-  startService,
-  until,
-  type Json,
-} from '../helpers/service.ts'
+import { resume, startProcess, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
 /**
  * The command line against a running service. Where exit codes, pipes, signals, settings or a terminal matter, it
@@ -261,43 +250,6 @@ t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('
   })
   t.equal(untrusted.code, 1)
   t.match(untrusted.err, /NODE_EXTRA_CA_CERTS/)
-})
-
-t.test('says which upload stays, and why', async (t) => {
-  const { ROLLCALL_URL, ROLLCALL_FTP } = environment() as { ROLLCALL_URL: string; ROLLCALL_FTP: string }
-  const name = await file('stays.csv', 'email\nstays@example.com\n')
-  const err = new PassThrough() as unknown as NodeJS.WriteStream
-  let said = ''
-  err.on('data', (text: Buffer) => (said += text.toString()))
-  const settings = { ROLLCALL_URL, ROLLCALL_FTP, ROLLCALL_API_KEY: bootstrapKey }
-  const client = new ApiClient(ROLLCALL_URL, bootstrapKey)
-  t.teardown(() => client.destroy())
-  const session: Session = {
-    client,
-    settings,
-    terminal: { input: process.stdin, out: err, err, hasColours: false },
-    print: () => undefined,
-    say: () => undefined,
-    exitCodeUnread: 0,
-  }
-  const options: ImportFlags = {
-    ...{ list: String(listId), headers: true, fieldDefaults: true, separator: 'auto', characterSet: 'auto' },
-    ...({ via: 'ftp', watch: true, yes: true } as const),
-  }
-  client.events = async function* () {
-    yield await Promise.reject(new ApiRefusal('no_permission', 'not any more', 403))
-  }
-  await t.rejects(importSource(session, name, options), /not any more/)
-  t.match(said, /stays\S* stays in the upload directory: remove it when import \d+ has ended/)
-
-  said = ''
-  client.events = async function* () {
-    settings.ROLLCALL_FTP = 'ftp://127.0.0.1:1'
-    const end = { state: 'finished', stats: { subscribers: {} }, failure_summary: [], warnings: [] }
-    yield { ...end, error_message: null } as never
-  }
-  t.equal(await importSource(session, name, { ...options, json: true }), 0)
-  t.match(said, /stays\S* stays in the upload directory: it couldn't be removed \(.*127\.0\.0\.1:1/)
 })
 
 t.test('an error says what is wrong, and its exit code says on which side', async (t) => {

@@ -59,9 +59,7 @@ export async function importSource(session: Session, source: string, options: Im
   const run: Run = { session, options, list, source, file, map, upload: null, mayExist: false }
   const created = await createImport(run, content)
   announce(run, created)
-  if (options.watch === true) return watchImportOf(run, created)
-  sayUploadStays(run, created.id)
-  return exitCodes.done
+  return options.watch === true ? watchImportOf(run, created) : exitCodes.done
 }
 
 function announce({ session, options }: Run, created: CreatedImportView): void {
@@ -74,22 +72,9 @@ function announce({ session, options }: Run, created: CreatedImportView): void {
     session.say(`Its callback is signed with ${created.callback_secret}, which is shown only now.`)
 }
 
-function sayUploadStays({ session, upload }: Run, id: number): void {
-  if (upload !== null) sayStays(session.terminal, upload.filename, `remove it when import ${id} has ended`)
-}
-
-async function watchImportOf(run: Run, { id }: ImportView): Promise<number> {
-  const { session, options, upload } = run
-  const end = await watchToItsEnd(session, id, options.json === true).catch((error: unknown) => {
-    sayUploadStays(run, id)
-    throw error
-  })
-  if (typeof end === 'number') {
-    sayUploadStays(run, id)
-    return end
-  }
-  // The upload was only for this import, and would fill the directory.
-  if (upload !== null) await removeUpload(session, upload)
+async function watchImportOf({ session, options }: Run, { id }: ImportView): Promise<number> {
+  const end = await watchToItsEnd(session, id, options.json === true)
+  if (typeof end === 'number') return end
   printEnd(session, end, { isJson: options.json === true })
   return endExitCode(end, options.failOn)
 }
@@ -107,8 +92,14 @@ async function createImport(run: Run, content: string | null): Promise<CreatedIm
       file_format: fileFormat(inspection, options),
     }
     const headers = { 'idempotency-key': options.idempotencyKey ?? randomUUID() }
+    // What is shown in place of the name that an upload got, or of no name at all.
+    const shown =
+      file === null || source === '-' || /\p{Cc}/u.test(file.name) ? {} : { display_name: file.name }
     const create = (file_source: Record<string, unknown>) =>
-      postImport(session, list.id, { body: { ...request, file_source }, headers }).catch((error: unknown) => {
+      postImport(session, list.id, {
+        body: { ...request, file_source: { ...file_source, ...shown } },
+        headers,
+      }).catch((error: unknown) => {
         run.mayExist = isOutcomeUnknown(error)
         throw error
       })
@@ -116,7 +107,8 @@ async function createImport(run: Run, content: string | null): Promise<CreatedIm
     const inline = content === null ? null : await createInline(content, options, create)
     if (inline !== null) return inline
     run.upload ??= await uploadFile(session, file, options)
-    return await create({ type: 'upload_directory', filename: run.upload.filename })
+    // The upload is for this import alone, and would fill the directory.
+    return await create({ type: 'upload_directory', filename: run.upload.filename, delete_after: true })
   } catch (error) {
     if (run.upload !== null && run.mayExist)
       sayStays(session.terminal, run.upload.filename, 'remove it when no import reads it')

@@ -169,7 +169,9 @@ function sayState({ terminal }: Session, view: ImportView): void {
   const colour = ({ finished: 'green', failed: 'red' } as Record<string, Style>)[view.state] ?? 'yellow'
   const state = styledFor(terminal, terminal.out)(colour, view.state)
   const dry = view.dry_run ? ' (a dry run: nothing was written)' : ''
-  const file = view.file_source.type === 'json' ? '' : (view.file_source.filename ?? '')
+  const { type, filename } = view.file_source
+  // Inline content without a name of its own is called so.
+  const file = type === 'json' && filename === 'data' ? '' : (filename ?? '')
   const source = file === '' ? '' : ` of ${printable(file)}`
   writeSentence(
     terminal.out,
