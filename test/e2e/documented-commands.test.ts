@@ -254,6 +254,7 @@ const notRun = {
   'docs/following-imports.md': 'a stream that ends with its import: import-events.ts reads it',
   'docs/mongodb-versions.md': 'it runs this very suite on another server',
   'docs/uploads.md': 'http-uploads.test.ts gives curl these options, for files of its own',
+  'docs/partners.md': 'it asks for a password: partners.test.ts gives curl and lftp these options',
   'docs/operating.md': 'it needs a container engine: compose.test.ts checks what would run',
 }
 
