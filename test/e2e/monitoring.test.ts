@@ -77,6 +77,8 @@ t.test('every alert has a severity, a summary, a section of the runbook and its 
   for (const { alert, labels, annotations } of alerts) {
     t.match(labels, { severity: /^(critical|warning|info)$/ })
     t.equal(annotations!['runbook_url'], `docs/runbook.md#${alert!.toLowerCase()}`)
+    const row = new RegExp(`^\\| \\[${alert}\\]\\(.*?\\) *\\| ${labels!['severity']} *\\|`, 'm')
+    t.match(runbook, row, `${alert} is in the table of what rings when`)
     const section = new RegExp(`^## ${alert}\\n([^]*?)(?=^## |$(?![^]))`, 'm').exec(runbook)?.[1] ?? ''
     for (const part of ['Means', 'Look', 'Do'])
       t.match(section, new RegExp(`^\\*\\*${part}:\\*\\* \\S`, 'm'), `${alert}: ${part}`)

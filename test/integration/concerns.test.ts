@@ -28,7 +28,7 @@ const ends = new Set(['commitTransaction'])
 
 /** Collections that are written outside of transactions, by commands that each name their own concern. */
 const singleWrites = {
-  insert: 'blob_pieces campaign_templates confirmation_forms wake_ups import_callbacks mailing_lists',
+  insert: 'blob_pieces campaign_templates confirmation_forms wake_ups import_callbacks',
   update:
     'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports ' +
     'installation ledgers processes reactions schema subscribers uploads',
@@ -40,8 +40,9 @@ const singleWrites = {
 /** Collections that are written in transactions, whose commit names the concern. */
 const transactionWrites = {
   insert:
-    'api_keys autoresponders clicked_links custom_fields deleted_fields deleted_subscribers delivery_events ' +
-    'delivery_messages import_chunks import_failures import_outcomes imports reactions subscribers users',
+    'api_keys audit_events autoresponders clicked_links custom_fields deleted_fields deleted_subscribers ' +
+    'delivery_events delivery_messages import_chunks import_failures import_outcomes imports mailing_lists ' +
+    'reactions subscribers users',
   update:
     'api_keys autoresponder_days autoresponders bounce_codes custom_fields idempotency_keys import_chunks imports ' +
     'installation ledgers mailing_lists organizations reactions subscriber_counts subscribers uploads users',
@@ -54,7 +55,7 @@ const allReads = {
   find:
     'api_keys autoresponders blob_pieces campaign_templates confirmation_forms custom_fields deleted_fields ' +
     'delivery_events delivery_messages wake_ups engines import_callbacks import_chunks imports installation ' +
-    'mailing_lists organizations pending_subscribers processes reactions schema subscribers uploads users',
+    'mailing_lists organizations pending_subscribers reactions schema subscribers uploads users',
   aggregate: 'import_chunks imports subscriber_counts uploads',
   distinct: 'import_chunks',
 }
@@ -242,6 +243,7 @@ async function walkUploads(t: Test, service: Walked): Promise<void> {
   )
   await session.command('RNFR rows.csv')
   t.match(await session.command('RNTO old.csv'), /^250 /)
+  t.match(await session.command('MFMT 20260101000000 old.csv'), /^213 /)
   for (const name of ['old.csv', 'pieces.csv']) t.match(await session.command(`DELE ${name}`), /^250 /)
   t.equal((await call('PUT', '/uploads/web.csv', new TextEncoder().encode('email\n'))).status, 200)
   t.equal((await call('DELETE', '/uploads/web.csv')).status, 200)

@@ -26,16 +26,22 @@ const bookkeeping = ['counters', 'auth_failures', 'processes']
 /** What a wrong password rightly changes about the user whom it was tried for. */
 const noteOfTry = { password_failures: 0, locked_until: 0, password_tried_at: 0 } as const
 
-/** The database's own hash of its content, without the fields of users that a sign-in changes where one is tried. */
+/** The database's own hash of its content, without the fields of users and keys that a call rightly changes. */
 async function digest(operationId = ''): Promise<string> {
   const isSignIn = operationId === 'authenticateUser'
-  const left = isSignIn ? [...bookkeeping, 'users'] : bookkeeping
+  const left = [...bookkeeping, 'api_keys', ...(isSignIn ? ['users'] : [])]
   const collections = collectionDefinitions.map(({ name }) => name).filter((name) => !left.includes(name))
   const { collections: hashes } = await service.db.command({ dbHash: 1, collections })
   const users = isSignIn
     ? await service.collections.users.find().project(noteOfTry).sort({ _id: 1 }).toArray()
     : []
-  return JSON.stringify([hashes, users])
+  // Each use of a key may be noted.
+  const keys = await service.collections.apiKeys
+    .find()
+    .project({ last_used_at: 0 })
+    .sort({ _id: 1 })
+    .toArray()
+  return JSON.stringify([hashes, users, keys])
 }
 
 const driverWords =

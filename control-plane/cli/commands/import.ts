@@ -204,9 +204,14 @@ async function confirmColumns(run: Run, inspection: InspectionView, guessed: Col
   return withKeyboard(run, (terminal) => askForColumns(terminal, inspection, guessed))
 }
 
-/** Without a question, an import of which no record could be imported is most likely a mistake. */
+/** Without a question, an import of which no record could be imported is most likely a mistake. A dry run only shows it. */
 function requireSomeGoodRecord({ options }: Run, { records }: InspectionView): void {
-  if (options.yes === true || records.length === 0 || records.some(({ result }) => result !== 'failed'))
+  if (
+    options.yes === true ||
+    options.dryRun === true ||
+    records.length === 0 ||
+    records.some(({ result }) => result !== 'failed')
+  )
     return
   throw new CommandFailure(
     `nothing was imported: all of the first ${records.length} records would fail, the first one because of ${inCommandTerms(records[0]?.error ?? '')}`,
