@@ -98,6 +98,12 @@ export const flag = () => z.boolean()
 
 export const positiveId = () => z.int().min(1)
 
+/** In a query: the id of a record that others are filtered by. */
+export const filterId = (description: string) =>
+  wholeNumber(1)
+    .optional()
+    .meta({ description, override: { type: 'integer', minimum: 1 } })
+
 /** In a query: one or several of the values, separated by commas. Without it undefined. */
 export const someOf = <const T extends readonly string[]>(what: string, values: T) =>
   z

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 /**
  * Starts the command line. An older Node.js, which doesn't run TypeScript, hands over to the one that came with the
- * dependencies, passes signals on, and ends as that one ends. Where this package was installed, that one is beside it.
+ * dependencies, passes signals on, and ends as that one ends. In an installed package the dependencies may stand beside it.
  */
 const main = new URL('./main.ts', import.meta.url)
 const root = new URL('../../', import.meta.url)

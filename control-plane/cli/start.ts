@@ -10,8 +10,8 @@ const help = `Usage: npm start
 Runs the whole service in the foreground: the control plane, an engine, the FTP server, and without MONGODB_URI a
 database of its own, whose data are in DATA_DIR. Ctrl-C stops it.
 
-Settings are environment variables, or lines of a file .env: docs/operating.md has them all, such as HTTP_PORT,
-FTP_PORT, DATA_DIR and MONGODB_URI.
+Settings are environment variables, or lines of a file .env, such as HTTP_PORT, FTP_PORT, DATA_DIR and MONGODB_URI.
+README.md has a table of all.
 
 On a terminal it prints where everything is, else one line of JSON. Logs go to standard error.
 `

@@ -76,11 +76,15 @@ export function showInspection(
     err,
     `${inspection.character_set}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_skip_lines === 0 ? '' : `lines before the table: ${inspection.csv_skip_lines}, `}${inspection.csv_field_escape === null ? '' : 'enclosures escaped by a backslash, '}${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}`,
   )
+  const own = ownColumns(inspection)
   const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
     const target = mapping[i] ?? null
     const newField = newFields.find(({ column }) => column === i)
-    const isOwn = ownColumns(inspection).has(i)
-    const ignored = isOwn ? '(of a failed log)' : i < mapping.length ? '(ignored)' : '(not in the mapping)'
+    const ignored = own.has(i)
+      ? '(of a failed log)'
+      : i < mapping.length
+        ? '(ignored)'
+        : '(not in the mapping)'
     return [
       i + 1,
       header ?? '',

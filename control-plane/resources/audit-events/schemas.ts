@@ -5,7 +5,7 @@ import {
   auditedRecords,
   auditEventDocument,
 } from '../../../shared/contract/schemas/audit-event.ts'
-import { instantView, someOf, wholeNumber } from '../../api/fields.ts'
+import { filterId, instantView, someOf } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { shownFields } from '../stored-fields.ts'
 
@@ -36,11 +36,6 @@ export const exampleAuditEvent: AuditEventView = {
   address: '192.0.2.10',
   changes: [],
 }
-
-const filterId = (description: string) =>
-  wholeNumber(1)
-    .optional()
-    .meta({ description, override: { type: 'integer', minimum: 1 } })
 
 const time = (description: string) =>
   z

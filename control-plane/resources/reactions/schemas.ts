@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { someOf, wholeNumber } from '../../api/fields.ts'
+import { filterId, someOf } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** Reactions in requests and replies. */
@@ -42,9 +42,3 @@ export const reactionQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeEx
 })
 
 export type ReactionQuery = z.infer<typeof reactionQuery>
-
-function filterId(description: string) {
-  return wholeNumber(1)
-    .optional()
-    .meta({ description, override: { type: 'integer', minimum: 1 } })
-}
