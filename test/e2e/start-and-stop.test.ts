@@ -475,6 +475,7 @@ t.test('slow clients delay a stop by less than 10 s, and a body that still arriv
   const DATA_DIR = path.join(folder, 'slow clients')
   const running = await npmStart({ DATA_DIR })
   const { http, ftp, api_key: key } = running.ready!
+  const call = callerOf(() => http!)
   const authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
   const uploaded = await fetch(`${http}/svc/api/v2/uploads/large.csv`, {
     method: 'PUT',
@@ -499,6 +500,11 @@ t.test('slow clients delay a stop by less than 10 s, and a body that still arriv
   let reply = ''
   sender.setEncoding('utf8').on('data', (text: string) => (reply += text))
   for (const socket of [reader, sender, data, session.control]) socket.on('error', () => undefined)
+  await until(
+    'the upload has begun',
+    () => call('GET', '/uploads', undefined, { key: key! }),
+    ({ body }) => body.data.some(({ filename }: { filename: string }) => filename === 'slow.csv'),
+  )
   const startedAt = Date.now()
   t.equal(await running.stop('SIGTERM'), 0, running.log())
   t.ok(Date.now() - startedAt < 10_000, `ended after ${Date.now() - startedAt} ms`)
