@@ -69,6 +69,8 @@ export function readContent(request: ContentRequest): FileContent | Refusal {
   const raw = transcoded(file.slice(markBytes.length), set)
   if (isUtf16 && isMostlyNul(raw)) return { says: [/NUL/] }
   const found = separated(raw, request)
+  // Lines before the table "may have 64 KiB" (docs/files.md).
+  if (found.skippedText.length > 64 * 1024) return { says: [/csv_skip_lines .* 64 KiB/] }
   const isReadAsUtf8 = mark === 'utf-8' && requested !== 'auto' && !isSplitAsItIs(requested)
   return {
     ...found,

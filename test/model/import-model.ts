@@ -30,7 +30,7 @@ export function expectedEnd(model: ModelledImport): ExpectedEnd {
   const decided = decideAll(rows, model)
   const everyRowFailed = decided.every(({ result }) => result === 'failed')
   const isFailed = model.options.deactivate_subscribers_not_in_import && everyRowFailed
-  const mayMissRecords = holdsRecords(file, splitFormat, model.options.column_mapping)
+  const mayMissRecords = holdsRecords(file, splitFormat, model.options.column_mapping, characterSet)
   const deactivated = isFailed || mayMissRecords ? [] : absentSubscribers(model, rows)
   return {
     state: isFailed ? 'failed' : 'finished',
@@ -104,6 +104,7 @@ function holdsRecords(
   { headerRecord, records }: SplitFile,
   format: SplitFormat,
   mapping: readonly (string | null)[],
+  characterSet: SplitSet,
 ): boolean {
   const email = mapping.indexOf('email')
   return [...(headerRecord === null ? [] : [headerRecord]), ...records].some(({ bytes }) =>
@@ -112,7 +113,8 @@ function holdsRecords(
       .slice(1)
       .some((line) => {
         const cells = splitFile(line, { ...format, csv_has_headers: true }).header ?? []
-        return cells.length === mapping.length && emailKey(textOf(cells[email] ?? '')) !== null
+        const address = textOf(decode(cells[email] ?? '', characterSet))
+        return cells.length === mapping.length && emailKey(address) !== null
       }),
   )
 }
