@@ -8,6 +8,7 @@ import { requireRead } from './api/request-error.ts'
 import { requestLocals } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
 import { basePath } from './api/scope.ts'
+import { consolePage } from './console-files.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './openapi/docs-page.ts'
 import { openApiDocument } from './openapi/openapi.ts'
@@ -29,10 +30,13 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(requestLog(deps.log, registry))
   app.use(securityHeaders)
   app.use(compress())
-  app.all(['/', ...operationsPaths, '/openapi.json', '/docs'], (request, _response, next) => {
-    requireRead(request)
-    next()
-  })
+  app.all(
+    ['/', ...operationsPaths, '/openapi.json', '/docs', '/console', '/console/{*path}'],
+    (request, _response, next) => {
+      requireRead(request)
+      next()
+    },
+  )
   app.get(operationsPaths, async (request, response) => {
     requestLocals(response).state.excludeFromMetrics()
     const { status, type, body } = await answerOperations(request.path, {
@@ -46,11 +50,14 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     version: versionWithCommit(),
     api: basePath,
     docs: '/docs',
+    console: '/console',
     metrics: '/metrics',
   }
-  app.get('/', (_request, response) => {
+  app.get('/', (request, response) => {
     requestLocals(response).state.route = '/'
-    response.json({ ...service, ftp: deps.ftpUrl() })
+    response.set('Vary', 'Accept')
+    if (request.get('accept')?.includes('text/html') === true) response.redirect(302, '/console/')
+    else response.json({ ...service, ftp: deps.ftpUrl() })
   })
   // Made at the first request, since it takes a sixth of the start-up time. It is public, and all replies share one
   // buffer, so that clients that don't read cost no memory.
@@ -65,6 +72,11 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     next()
   })
   app.use('/docs', docsSecurityHeaders, docsPage())
+  app.use('/console', (_request, response, next) => {
+    requestLocals(response).state.route = '/console'
+    next()
+  })
+  app.use('/console', consolePage())
   app.use(confirmationPage(deps))
   app.use(basePath, notCached, apiRouter(endpoints, deps))
   app.use(notAnEndpoint)

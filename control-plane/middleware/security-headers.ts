@@ -36,6 +36,21 @@ export const pageSecurityHeaders = (styleSource: string): RequestHandler =>
     'form-action': ["'none'"],
   })
 
+/** The console has no inline script but its import map, and calls nothing but its own address. */
+export const consoleSecurityHeaders = (importMapSource: string): RequestHandler =>
+  helmet({
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        ...docsDirectives,
+        'script-src': ["'self'", importMapSource],
+        'style-src': ["'self'"],
+      },
+    },
+    strictTransportSecurity: false,
+    xFrameOptions: { action: 'deny' },
+  })
+
 /** Replies contain personal data, so no cache may store them. */
 export const notCached: RequestHandler = (_request, response, next) => {
   response.set('Cache-Control', 'no-store')

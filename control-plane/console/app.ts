@@ -1,0 +1,170 @@
+import { html, render } from 'htm/preact'
+import type { VNode } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { ApiError, connection, repeat } from './api.ts'
+import { Audit } from './audit.ts'
+import { AskedQuestion } from './dialog.ts'
+import { FindPerson, People } from './people.ts'
+import { Import } from './import.ts'
+import { ImportForm } from './import-form.ts'
+import { Imports } from './imports.ts'
+import { Keys } from './keys.ts'
+import { List } from './list.ts'
+import { Lists } from './lists.ts'
+import { Page } from './page.ts'
+import { address, go } from './router.ts'
+import {
+  findKey,
+  forgetKey,
+  isAdmin,
+  isUploader,
+  may,
+  readsImports,
+  session,
+  signIn,
+  signOut,
+} from './session.ts'
+import { SignIn, whoami } from './sign-in.ts'
+import { useStore } from './store.ts'
+import { Uploads } from './uploads.ts'
+
+/**
+ * The console: a document whose pages are components.
+ *
+ * How a page is written
+ * - A page is a component in a file of its name, and a line in `pages` below. It gets `ids`, the numbers of its address,
+ *   and renders `Page` (page.ts), which has the `h1`, the title and the focus.
+ * - It reads by `useLoad` or `useRows` (api.ts), which read again when one of their inputs changes, and writes by `call`.
+ *   What a person enters is in the page's store (`usePageStore`), and filters are in the address (`setQuery`).
+ * - `Table`, `Dialog`, `ask`, `Field`, `Select`, `Check`, `Fault`, `Loading` and `Empty` are the parts. Texts go into
+ *   templates as values, so nothing that the API says is read as HTML.
+ * - What the key may not do isn't offered: `may('subscriber', 'import')`, `isAdmin()` (session.ts).
+ */
+
+export interface PageProps {
+  ids: number[]
+}
+
+interface Route {
+  pattern: RegExp
+  name: string
+  page: (props: PageProps) => VNode
+  maySee: () => boolean
+}
+
+const seesLists = () => !isUploader()
+
+const pages: Route[] = [
+  { pattern: /^lists$/, name: 'Lists', page: Lists, maySee: seesLists },
+  { pattern: /^imports$/, name: 'Imports', page: Imports, maySee: readsImports },
+  {
+    ...{ pattern: /^uploads$/, name: 'Uploads', page: Uploads },
+    maySee: () => isUploader() || may('subscriber', 'import'),
+  },
+  { pattern: /^keys$/, name: 'Keys and users', page: Keys, maySee: isAdmin },
+  { pattern: /^audit$/, name: 'Audit', page: Audit, maySee: isAdmin },
+]
+
+const detailPages: Route[] = [
+  { pattern: /^lists\/(\d+)$/, name: 'List', page: List, maySee: seesLists },
+  {
+    ...{ pattern: /^lists\/(\d+)\/import$/, name: 'Import a file', page: ImportForm },
+    maySee: () => may('subscriber', 'import'),
+  },
+  { pattern: /^imports\/(\d+)$/, name: 'Import', page: Import, maySee: readsImports },
+  { pattern: /^people$/, name: 'Find a person', page: People, maySee: () => may('subscriber', 'read') },
+]
+
+function App(): VNode {
+  const { state } = useStore(session)
+  const { isLost } = useStore(connection)
+  return html`
+    ${
+      isLost &&
+      html`<p class="banner" role="alert">
+        The service can’t be reached. What is shown may be old; it is asked again every 2 seconds.
+      </p>`
+    }
+    ${
+      state === 'asking'
+        ? html`<p class="loading" role="status">Looking for your session…</p>`
+        : state === 'signed-out'
+          ? html`<${SignIn} />`
+          : html`<${Frame} />`
+    }
+    <${AskedQuestion} />
+  `
+}
+
+function Frame(): VNode {
+  const { path } = useStore(address)
+  useEffect(() => {
+    if (path === '') void go(isUploader() ? '/console/uploads' : '/console/lists', { isReplacing: true })
+  }, [path])
+  return html`<div class="frame">
+    <a class="skip" href="#main">Skip to the page</a>
+    <header>
+      <a class="brand" href="/console/"><img src="/console/icon.svg" alt="" /> Rollcall</a>
+      ${may('subscriber', 'read') && html`<${FindPerson} />`}
+      <${Menu} path=${path} />
+    </header>
+    <div id="main"><${CurrentPage} path=${path} /></div>
+  </div>`
+}
+
+function Menu({ path }: { path: string }): VNode {
+  const { who } = session.value
+  const [section] = path.split('/')
+  return html`<nav aria-label="Console">
+    <ul>
+      ${pages
+        .filter(({ maySee }) => maySee())
+        .map(({ pattern, name }) => {
+          const target = pattern.source.slice(1, -1)
+          const isCurrent = target === section
+          return html`<li key=${name}>
+            <a href=${`/console/${target}`} aria-current=${isCurrent ? 'page' : null}>${name}</a>
+          </li>`
+        })}
+    </ul>
+    <div class="who">
+      <p><strong>${who?.api_key.name}</strong></p>
+      <p>${who?.organization.name}</p>
+      <p class="hint">Times in ${who?.organization.time_zone_name}</p>
+      <button type="button" onClick=${signOut}>Sign out</button>
+    </div>
+  </nav>`
+}
+
+function CurrentPage({ path }: { path: string }): VNode | null {
+  if (path === '') return null
+  const route = [...pages, ...detailPages].find(({ pattern }) => pattern.test(path))
+  if (route === undefined)
+    return html`<${Page} key=${path} title="There is no such page">
+      <p>The address may be mistyped. <a href="/console/">Go to the first page</a>.</p>
+    <//>`
+  if (!route.maySee())
+    return html`<${Page} key=${path} title=${route.name}>
+      <p>This page is not for your key: its role or permissions don’t allow it.</p>
+    <//>`
+  const ids = route.pattern.exec(path)?.slice(1).map(Number) ?? []
+  return html`<${route.page} key=${path} ids=${ids} />`
+}
+
+/** Finds the key of this tab or of another one, and asks whose it is. */
+async function start(): Promise<void> {
+  const key = await findKey()
+  if (key === null) {
+    forgetKey()
+    return
+  }
+  try {
+    signIn(key, await repeat(undefined, () => whoami(key)))
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    forgetKey()
+  }
+}
+
+render(html`<${App} />`, document.getElementById('app')!)
+void start()

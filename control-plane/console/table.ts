@@ -1,0 +1,86 @@
+import type { ComponentChildren, VNode } from 'preact'
+import { useState } from 'preact/hooks'
+import { html } from 'htm/preact'
+
+export interface Column<Row> {
+  name: string
+  cell: (row: Row) => ComponentChildren
+  /** What its header's button sorts by; a column without it can't be sorted. */
+  sort?: (row: Row) => string | number | null
+  isNumber?: boolean
+}
+
+interface TableProps<Row> {
+  /** The name of the table and of the box that scrolls where it is too wide. */
+  label: string
+  columns: Column<Row>[]
+  rows: Row[]
+  rowKey: (row: Row) => string | number
+  /** Shows the next page; null after the last one. */
+  more?: (() => void) | null
+  rowClass?: (row: Row) => string | null
+}
+
+interface Order {
+  column: string
+  isDescending: boolean
+}
+
+export function Table<Row>({ label, columns, rows, rowKey, more = null, rowClass }: TableProps<Row>): VNode {
+  const [order, setOrder] = useState<Order | null>(null)
+  const shown = sorted(rows, columns, order)
+  return html`<div class="table" role="region" aria-label=${label} tabindex="0">
+      <table aria-label=${label}>
+        <thead>
+          <tr>
+            ${columns.map((column) => html`<${Header} key=${column.name} ...${{ column, order, setOrder }} />`)}
+          </tr>
+        </thead>
+        <tbody>
+          ${shown.map(
+            (row) =>
+              html`<tr key=${rowKey(row)} class=${rowClass?.(row)}>
+                ${columns.map(
+                  ({ name, cell, isNumber }) =>
+                    html`<td key=${name} class=${isNumber === true ? 'number' : null}>${cell(row)}</td>`,
+                )}
+              </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    ${more === null ? null : html`<p><button type="button" onClick=${more}>Show more</button></p>`}`
+}
+
+interface HeaderProps<Row> {
+  column: Column<Row>
+  order: Order | null
+  setOrder: (order: Order) => void
+}
+
+/** The first press sorts upwards, or numbers from the largest down; the next one turns it around. */
+function Header<Row>({ column: { name, sort, isNumber = false }, order, setOrder }: HeaderProps<Row>): VNode {
+  const className = isNumber ? 'number' : null
+  if (sort === undefined) return html`<th scope="col" class=${className}>${name}</th>`
+  const isOurs = order?.column === name
+  const direction = !isOurs ? 'none' : order.isDescending ? 'descending' : 'ascending'
+  const isDescending = isOurs ? !order.isDescending : isNumber
+  return html`<th scope="col" class=${className} aria-sort=${direction}>
+    <button type="button" class="sort" onClick=${() => setOrder({ column: name, isDescending })}>
+      ${name}<span aria-hidden="true">${!isOurs ? '' : order.isDescending ? ' ↓' : ' ↑'}</span>
+    </button>
+  </th>`
+}
+
+function sorted<Row>(rows: Row[], columns: Column<Row>[], order: Order | null): Row[] {
+  const sort = columns.find(({ name }) => name === order?.column)?.sort
+  if (sort === undefined || order === null) return rows
+  const sign = order.isDescending ? -1 : 1
+  return rows.toSorted((a, b) => {
+    const [left, right] = [sort(a), sort(b)]
+    // Rows without a value come last either way.
+    if (left === null || right === null) return Number(left === null) - Number(right === null)
+    if (typeof left === 'number' && typeof right === 'number') return sign * (left - right)
+    return sign * String(left).localeCompare(String(right))
+  })
+}
