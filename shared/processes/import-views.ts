@@ -182,6 +182,32 @@ interface Names {
   organizations: OrganizationDocument[]
 }
 
+/** An import with the names that its view shows, in one command. Null when there is no such import. */
+export async function findNamedImport(
+  { imports, mailingLists, organizations }: Collections,
+  id: number,
+): Promise<NamedImport | null> {
+  const lookup = ({ collectionName: from }: { collectionName: string }, localField: string, as: string) => ({
+    $lookup: { from, localField, foreignField: '_id', as },
+  })
+  const [found] = await imports
+    .aggregate<{ document: ImportDocument } & Names>([
+      { $match: { _id: id } },
+      { $replaceWith: { document: '$$ROOT' } },
+      lookup(mailingLists, 'document.mailing_list_id', 'lists'),
+      lookup(organizations, 'document.organization_id', 'organizations'),
+    ])
+    .toArray()
+  if (found === undefined) return null
+  const { document, ...names } = found
+  return { document, names }
+}
+
+export interface NamedImport {
+  document: ImportDocument
+  names: Names
+}
+
 /** Names by list id, time zones by organization id, sums by import id. A deleted list has no name. */
 export async function readViewContext(
   collections: Collections,

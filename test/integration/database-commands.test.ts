@@ -49,7 +49,7 @@ async function followToEnd({ id }: Json): Promise<void> {
   if (!text.includes('"state":"finished"')) throw new Error(text)
 }
 
-const maxCommands = 27
+const maxCommands = 25
 
 t.test('an import of 100 rows takes few commands, and its end is seen soon', async (t) => {
   const list = await createList(service)

@@ -1,5 +1,5 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { localListInPath } from '../../api/scope.ts'
+import { listContextInPath } from '../subscriber-imports/create/check.ts'
 import { creationRefusals, faultyKeys } from '../subscriber-imports/create/refusals.ts'
 import { noTable, unreadableSource } from './refusals.ts'
 import { maxBytes } from './sample.ts'
@@ -24,11 +24,11 @@ export const importInspectionEndpoints = [
     },
     slot: 'costly',
     reply: { data: inspectionView, example: exampleInspection },
-    record: localListInPath,
+    record: listContextInPath,
     refusals: [...creationRefusals, unreadableSource.upload_directory, unreadableSource.url, noTable],
     handle: async ({
       deps,
-      record: list,
+      record: listContext,
       body: request,
       document,
       unknownKeys,
@@ -36,7 +36,7 @@ export const importInspectionEndpoints = [
       releaseSlot,
     }) => ({
       data: await inspectSource(deps, {
-        ...{ list, request, content, releaseSlot },
+        ...{ listContext, request, content, releaseSlot },
         sent: { document, unknownKeys: unknownKeys() },
       }),
     }),

@@ -12,12 +12,16 @@ import {
 import type { Sample } from '../../../shared/csv/sampled-records.ts'
 import type { CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
 import type { ContentFormat, FileFormat } from '../../../shared/contract/schemas/import.ts'
-import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/parse-body.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { isHash } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
+import {
+  checkCreation,
+  creationContext,
+  type CreationContext,
+  type ListContext,
+} from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
   type CheckedOptions,
@@ -35,7 +39,7 @@ import type { InspectionRequest, InspectionView } from './schemas.ts'
 import { toView } from './view.ts'
 
 interface Inspection {
-  list: MailingListDocument
+  listContext: ListContext
   request: InspectionRequest
   sent: SentRequest
   content: ContentSample | null
@@ -48,14 +52,14 @@ interface Inspection {
  */
 export async function inspectSource(
   deps: ControlPlane,
-  { list, request: given, sent, content, releaseSlot }: Inspection,
+  { listContext, request: given, sent, content, releaseSlot }: Inspection,
 ): Promise<InspectionView> {
-  const context = await creationContext(deps, list, given)
+  const context = await creationContext(deps, listContext, given)
   const { source } = await checkCreation(deps, context, { body: asCreation(given, context), content })
   const asked = withNullEscape(given, sent)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
-  const sample = await readSample(deps, list.organization_id, source, content)
+  const sample = await readSample(deps, context.list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
   await deps.pacer.nextPiece()
   const { request, warnings: notes } = withSkippedLines(asked, readInspected(sample, asked, source))

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { codePoints } from '../../../shared/values/field-value.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { localListInPath } from '../../api/scope.ts'
+import { listContextInPath } from './create/check.ts'
 import { creationRefusals, faultyKeys } from './create/refusals.ts'
 import { createImport } from './create/service.ts'
 import { importEvents, readsImports } from './follow/service.ts'
@@ -23,7 +24,7 @@ import {
   importLogQuery,
   importView,
 } from './schemas.ts'
-import { importInPath, moveImport } from './service.ts'
+import { importInPath, moveImport, namedImportInPath } from './service.ts'
 import { fullView } from './view.ts'
 
 const tag = 'Subscriber imports'
@@ -92,13 +93,13 @@ export const subscriberImportEndpoints = [
       faulty: faultyKeys,
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },
-    record: localListInPath,
+    record: listContextInPath,
     refusals: [badIdempotencyKey, ...creationRefusals, usedWithOtherBody],
     handle: async ({
       deps,
       caller,
       log,
-      record: list,
+      record: listContext,
       header,
       body,
       document,
@@ -107,7 +108,7 @@ export const subscriberImportEndpoints = [
       content,
     }) => ({
       data: await createImport(deps, {
-        ...{ caller, log, list, body, content, bodyDigest },
+        ...{ caller, log, listContext, body, content, bodyDigest },
         sent: { document, unknownKeys: unknownKeys() },
         idempotencyKey: readIdempotencyKey(header('idempotency-key')),
       }),
@@ -121,7 +122,7 @@ export const subscriberImportEndpoints = [
     tag,
     needs: readsImports,
     reply: { data: importView, example: exampleImport },
-    record: importInPath,
+    record: namedImportInPath,
     handle: async ({ deps, record }) => ({ data: await fullView(deps, record) }),
   }),
   endpoint({
@@ -140,7 +141,7 @@ export const subscriberImportEndpoints = [
       texts: { 'text/event-stream': { schema: importEvent, example: exampleImportEvent } },
       nothing: 'The import has ended and `Last-Event-ID` is its last event: do not reconnect',
     },
-    record: importInPath,
+    record: namedImportInPath,
     async handle({ deps, caller, record, header, onClose }) {
       const [lastEventId] = header('last-event-id')
       return importEvents(deps, record, { caller, lastEventId, onClose })

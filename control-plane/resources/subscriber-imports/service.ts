@@ -1,3 +1,4 @@
+import { findNamedImport, type NamedImport } from '../../../shared/processes/import-views.ts'
 import { logImportState } from '../../../shared/processes/import-log.ts'
 import { actorFields } from '../../../shared/store/api-keys.ts'
 import { hasEnded, type ImportState } from '../../../shared/contract/import-state.ts'
@@ -23,6 +24,16 @@ export const importInPath: RecordOfPath<ImportDocument> = {
   },
 }
 
+/** The same with the names that its view shows. */
+export const namedImportInPath: RecordOfPath<NamedImport> = {
+  refusals: [noImport],
+  async find({ deps, caller, params: { id } }) {
+    const named = await findNamedImport(deps.database.collections, pathId(id, noImport))
+    if (named === null || !canAccess(caller, named.document.organization_id)) throw noImport(id)
+    return named
+  },
+}
+
 const pastMoves = { pause: 'paused', unpause: 'unpaused', cancel: 'cancelled' } as const
 const moves = { pause: pauseImport, unpause: unpauseImport, cancel: cancelImport }
 
@@ -44,7 +55,7 @@ export async function moveImport(
     throw refusedMoves[kind][hasEnded(state) ? 'ended' : 'otherState'](id, state)
   }
   await wakeUp(collections, { reason: 'imports', import_id: id })
-  const view = await fullView(deps, moved)
+  const view = await fullView(deps, { document: moved })
   logImportState(log.child({ import_id: id }), moved, {
     ...{ from: stateBefore(moved, kind), to: moved.state },
     by: { by: 'api', ...actorFields(caller, caller.address) },

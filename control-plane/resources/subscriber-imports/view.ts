@@ -2,8 +2,8 @@ import {
   fullViews,
   listViews as sharedListViews,
   type ImportSummary,
+  type NamedImport,
 } from '../../../shared/processes/import-views.ts'
-import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { ImportSummaryView, ImportView } from './schemas.ts'
 
@@ -11,9 +11,9 @@ import type { ImportSummaryView, ImportView } from './schemas.ts'
 
 export async function fullView(
   { database, secrets }: ControlPlane,
-  document: ImportDocument,
+  { document, names }: Pick<NamedImport, 'document'> & Partial<NamedImport>,
 ): Promise<ImportView> {
-  const [view] = await fullViews(database.collections, [document], secrets)
+  const [view] = await fullViews(database.collections, [document], secrets, names)
   if (view === undefined) throw new Error('an import has no view')
   return view
 }

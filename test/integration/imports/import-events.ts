@@ -10,6 +10,7 @@ import {
   type WatchBounds,
 } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { openCollections } from '../../../shared/contract/schemas/collections.ts'
+import { findNamedImport } from '../../../shared/processes/import-views.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { missing } from '../../helpers/missing-programs.ts'
 import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'
@@ -257,7 +258,7 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
   }
   const open = async (id: number) => {
     const events = watch.events(
-      await watch.snapshot((await service.collections.imports.findOne({ _id: id }))!),
+      await watch.snapshot((await findNamedImport(service.collections, id))!),
       caller,
       () => undefined,
     )

@@ -5,8 +5,9 @@ import type { MailingListDocument } from '../../../../shared/contract/schemas/ma
 import { read, readTogether } from '../../../../shared/store/read-together.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
+import type { RecordOfPath } from '../../../api/endpoint.ts'
 import type { RequestError } from '../../../api/request-error.ts'
-import { noMailingList } from '../../../api/scope.ts'
+import { canAccess, localListInPath, noMailingList, pathId, refuseRemoteList } from '../../../api/scope.ts'
 import { refuseAll } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { callbackSchemes, storedUrl, urlProblem } from './client-url.ts'
@@ -24,44 +25,62 @@ import { badCallback, faultySource, wrongBeginning } from './refusals.ts'
 
 /** The check of a creation's body. Inspections, which create no import, use it too. */
 
-export interface CreationContext extends ImportDeps {
+export interface ListContext extends Pick<ImportDeps, 'list' | 'fields'> {
   /** IANA name of the organization's zone. */
   zoneName: string
   /** By the database's clock. */
   now: Date
 }
 
-/** Reads what a creation on a list is checked against. Throws `not_found` when the list is gone. */
+export type CreationContext = ListContext & ImportDeps
+
+/** The list that a path names, which must not be a Remote List, with its fields. */
+export const listContextInPath: RecordOfPath<ListContext> = {
+  refusals: localListInPath.refusals,
+  async find({ deps, caller, params: { mailing_list_id: text } }) {
+    const context = await readListContext(deps, pathId(text, noMailingList))
+    if (context === null || !canAccess(caller, context.list.organization_id)) throw noMailingList(text)
+    refuseRemoteList(context.list)
+    return context
+  },
+}
+
+export async function readListContext(
+  { database: { collections } }: ControlPlane,
+  listId: number,
+): Promise<ListContext | null> {
+  // The list comes first. What is read after it is at least as new as its revision, and later changes raise that.
+  const { lists, fields } = await readTogether({
+    lists: read<MailingListDocument, MailingListDocument & { now: Date; zones: [string] }>(
+      collections.mailingLists,
+      [
+        { $match: { _id: listId } },
+        withOrganization,
+        { $set: { now: '$$NOW', zones: '$zones.time_zone_name' } },
+      ],
+    ),
+    fields: read(collections.customFields, [{ $match: { mailing_list_id: listId } }, { $sort: { _id: 1 } }]),
+  })
+  const [list] = lists
+  return list === undefined ? null : { list, fields, zoneName: list.zones[0], now: list.now }
+}
+
+const withOrganization = {
+  $lookup: { from: 'organizations', localField: 'organization_id', foreignField: '_id', as: 'zones' },
+}
+
+/** Adds the autoresponders that the body names to what a creation on the list is checked against. */
 export async function creationContext(
-  { database }: ControlPlane,
-  known: MailingListDocument,
+  { database: { collections } }: ControlPlane,
+  context: ListContext,
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationContext> {
-  const { collections } = database
-  // The list comes first. What is read after it is at least as new as its revision, and later changes raise that.
-  const { lists, fields, organizations } = await readTogether({
-    lists: read<MailingListDocument, MailingListDocument & { now: Date }>(collections.mailingLists, [
-      { $match: { _id: known._id } },
-      { $set: { now: '$$NOW' } },
-    ]),
-    fields: read(collections.customFields, [
-      { $match: { mailing_list_id: known._id } },
-      { $sort: { _id: 1 } },
-    ]),
-    organizations: read(collections.organizations, [{ $match: { _id: known.organization_id } }]),
-  })
   // Only the named ones: to read all of a list's, the server may have to load hundreds of megabytes of contents.
   const [triggerNew, triggerUpdated] = await Promise.all([
-    namedAutoresponder(collections, known._id, api.trigger_new),
-    namedAutoresponder(collections, known._id, api.trigger_updated),
+    namedAutoresponder(collections, context.list._id, api.trigger_new),
+    namedAutoresponder(collections, context.list._id, api.trigger_updated),
   ])
-  const [list] = lists
-  const [organization] = organizations
-  if (list === undefined || organization === undefined) throw noMailingList(known._id)
-  return {
-    ...{ list, fields, zoneName: organization.time_zone_name, now: list.now },
-    autoresponders: { trigger_new: triggerNew, trigger_updated: triggerUpdated },
-  }
+  return { ...context, autoresponders: { trigger_new: triggerNew, trigger_updated: triggerUpdated } }
 }
 
 /** By its id; where the reference has none, by its name, in any letter case. */

@@ -21,7 +21,7 @@ import type { CreationRequest } from './service.ts'
 export const idempotencyId = (request: CreationRequest): string | null =>
   request.idempotencyKey === null
     ? null
-    : digest(`${request.caller.keyId}\n${request.list._id}\n${request.idempotencyKey}`)
+    : digest(`${request.caller.keyId}\n${request.listContext.list._id}\n${request.idempotencyKey}`)
 
 const digest = (content: string): string => createHash('sha256').update(content).digest('base64url')
 

@@ -9,12 +9,12 @@ import { sealed } from '../../../../shared/store/secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
-import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { newImportView } from '../../../../shared/processes/import-views.ts'
 import { logImportState } from '../../../../shared/processes/import-log.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { wakeUp } from '../../../../shared/store/wake-up.ts'
 import type { RequestCaller } from '../../../api/request-locals.ts'
+import { noMailingList } from '../../../api/scope.ts'
 import type { InlineContent } from '../../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
@@ -23,14 +23,14 @@ import { allocateEventId, auditedImport, partyOf, recordAct } from '../../audit-
 import { unconfirmed } from '../refusals.ts'
 import type { CreatedImportView, ImportCreation, ImportView } from '../schemas.ts'
 import { admitImport, withdrawImport } from './admission.ts'
-import { checkCreation, creationContext } from './check.ts'
+import { checkCreation, creationContext, readListContext, type ListContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply } from './idempotency.ts'
 import { optionWarnings, type SentRequest } from './option-warnings.ts'
 
 export interface CreationRequest {
   caller: RequestCaller
   log: Logger
-  list: MailingListDocument
+  listContext: ListContext
   body: ImportCreation
   sent: SentRequest
   /** The text of the file source, packed. It is the source where the body's source type is `json`. */
@@ -85,7 +85,10 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
       return first
     }
     try {
-      checked = await checkedDocument(deps, request, id)
+      const { _id: listId } = request.listContext.list
+      const listContext = await readListContext(deps, listId)
+      if (listContext === null) throw noMailingList(listId)
+      checked = await checkedDocument(deps, { ...request, listContext }, id)
     } catch (error) {
       await withdrawImport(deps, document)
       throw error
@@ -105,18 +108,18 @@ interface CheckedDocument {
 /** The import, checked against its list. `knownId` is the id that an earlier check gave it. */
 async function checkedDocument(
   deps: ControlPlane,
-  { caller, list: known, body, sent, content }: CreationRequest,
+  { caller, listContext, body, sent, content }: CreationRequest,
   knownId: number | null,
 ): Promise<CheckedDocument> {
-  const context = await creationContext(deps, known, body)
+  const context = await creationContext(deps, listContext, body)
   const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, context, {
     body,
     content,
   })
   const document: ImportDocument = {
     _id: knownId ?? (await deps.database.ids.allocate('subscriber_import')),
-    organization_id: known.organization_id,
-    mailing_list_id: known._id,
+    organization_id: context.list.organization_id,
+    mailing_list_id: context.list._id,
     created_at: context.now,
     begins_at: beginsAt,
     started_at: null,

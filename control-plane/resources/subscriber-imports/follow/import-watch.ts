@@ -4,7 +4,7 @@ import { Gauge, type Registry } from 'prom-client'
 import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { hasEnded } from '../../../../shared/contract/import-state.ts'
-import { fullViews, namesOf } from '../../../../shared/processes/import-views.ts'
+import { fullViews, namesOf, type NamedImport } from '../../../../shared/processes/import-views.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
@@ -131,8 +131,8 @@ export class ImportWatch {
   }
 
   /** The import as it was when the document was read. */
-  async snapshot(document: ImportDocument): Promise<ImportSnapshot> {
-    const [snapshot] = await this.#snapshots([document], this.#order)
+  async snapshot({ document, names }: NamedImport): Promise<ImportSnapshot> {
+    const [snapshot] = await this.#snapshots([document], this.#order, names)
     return snapshot!
   }
 
@@ -257,7 +257,7 @@ export class ImportWatch {
   async #snapshots(
     documents: ImportDocument[],
     order: number,
-    names?: Parameters<typeof fullViews>[3],
+    names: NamedImport['names'],
   ): Promise<ImportSnapshot[]> {
     const { collections, secrets } = this.#options
     const views = await fullViews(collections, documents, secrets, names)

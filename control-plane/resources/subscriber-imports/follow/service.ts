@@ -1,5 +1,5 @@
 import type { Caller } from '../../../../shared/store/api-keys.ts'
-import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import type { NamedImport } from '../../../../shared/processes/import-views.ts'
 import { meetsNeed } from '../../../api/authorization.ts'
 import { either, permission, type RequestCall, type Reply } from '../../../api/endpoint.ts'
 import { canAccess } from '../../../api/scope.ts'
@@ -18,10 +18,10 @@ export const mayReadImports = (caller: Caller, organizationId: number): boolean 
  */
 export async function importEvents(
   { importWatch }: ControlPlane,
-  document: ImportDocument,
+  followed: NamedImport,
   options: { caller: Caller; lastEventId: string | undefined; onClose: RequestCall['onClose'] },
 ): Promise<Reply> {
-  const first = await importWatch.snapshot(document)
+  const first = await importWatch.snapshot(followed)
   if (first.isLast && options.lastEventId === first.id) return { nothing: true }
   return {
     stream: importWatch.events(first, options.caller, options.onClose),
