@@ -68,7 +68,7 @@ export async function send(method: string, path: string, options: Options = {}):
 }
 
 /** A reply's envelope. Throws `ApiError` where it is a failure. */
-async function unwrap<T>(response: Response): Promise<Envelope<T>> {
+export async function unwrap<T>(response: Response): Promise<Envelope<T>> {
   const reply = (await response.json().catch(() => ({}))) as Envelope<T> & {
     success?: boolean
     error_code?: string

@@ -120,6 +120,7 @@ t.test('paths outside of the API need no credential', async (t) => {
     version: /^\d+\.\d+\.\d+(?: \([0-9a-f]{7,}\))?$/,
     api: '/svc/api/v2',
     docs: '/docs',
+    console: '/console',
     metrics: '/metrics',
   })
   t.equal((await fetch(`${base}/nowhere`)).status, 404)
