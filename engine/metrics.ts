@@ -1,6 +1,7 @@
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { importErrorCodes } from '../shared/contract/errors.ts'
 import { endedStates, type ImportState } from '../shared/contract/import-state.ts'
+import { clock } from '../shared/runtime/clock.ts'
 import { CachedMetric, registerGauges } from '../shared/runtime/metrics/cached-metric.ts'
 import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 import { rowResults, sourceTypes, type SourceType } from '../shared/contract/schemas/import.ts'
@@ -182,7 +183,18 @@ function countLeases(registry: Registry) {
     help: "Renewals of the engine's lease, by result",
     labels: { result: ['ok', 'failed'] },
   })
+  const leaderSince = new Gauge({
+    name: 'rollcall_engine_leader_since_timestamp_seconds',
+    help: 'When this engine began to lead, in seconds since 1970; 0 while another one leads',
+    registers: [registry],
+  })
+  let isLeader = false
   return {
+    /** Whether the engine leads, as it has just read. */
+    leads(now: boolean): void {
+      if (now !== isLeader) leaderSince.set(now ? clock.now().getTime() / 1000 : 0)
+      isLeader = now
+    },
     leaseLost: () => leases.inc(),
     leaseRenewal: (result: 'ok' | 'failed') => renewals.inc({ result }),
   }

@@ -21,6 +21,8 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   })
+  // Rates and shares are 0 before the first request, and not without a value.
+  durations.zero({ method: 'GET', route: 'none', status: '404', error_code: 'not_found' })
   const inFlight = new Gauge({
     name: 'rollcall_http_requests_in_flight',
     help: 'Requests whose reply has not ended, without open event streams',

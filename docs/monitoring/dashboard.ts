@@ -1,106 +1,140 @@
-/** Grafana's JSON for a dashboard of rows of panels; only what ours need of it. */
+import type { Builder } from '@grafana/grafana-foundation-sdk/cog'
+import * as common from '@grafana/grafana-foundation-sdk/common'
+import * as grafana from '@grafana/grafana-foundation-sdk/dashboard'
+import * as heatmap from '@grafana/grafana-foundation-sdk/heatmap'
+import * as prometheus from '@grafana/grafana-foundation-sdk/prometheus'
+import * as stat from '@grafana/grafana-foundation-sdk/stat'
+import * as timeseries from '@grafana/grafana-foundation-sdk/timeseries'
 
-export interface Query {
-  expr: string
-  /** What a series is called: text, or labels as `{{state}}`. */
-  legend: string
+/** Panels and dashboards of one look, in Grafana's own types. */
+
+/** By what a series is called, text or labels as `{{state}}`, its query. */
+type Queries = Record<string, string>
+/** Empty for a value that is neither good nor bad. */
+type Limits = grafana.Threshold[]
+
+const datasource = { type: 'prometheus', uid: '${datasource}' }
+
+/** Green, amber from one value on, and red from another one on. */
+export const above = (amber: number, red?: number): Limits => [
+  { value: null, color: 'green' },
+  { value: amber, color: 'orange' },
+  ...(red === undefined ? [] : [{ value: red, color: 'red' }]),
+]
+
+/** Green, amber below one value, and red below another one. */
+export const below = (amber: number, red: number): Limits => [
+  { value: null, color: 'red' },
+  { value: red, color: 'orange' },
+  { value: amber, color: 'green' },
+]
+
+interface Content<Show> {
+  /** What is good, and what to do otherwise. */
+  text: string
+  show: Show
 }
 
-export interface Panel {
-  title: string
-  description?: string
-  kind: 'timeseries' | 'stat' | 'heatmap'
-  /** One of Grafana's units: `s`, `bytes`, `Bps`, `percentunit`, `short`, `rowsps`, ... */
-  unit: string
-  queries: Query[]
-  stacked?: boolean
+function begin<P extends timeseries.PanelBuilder | stat.PanelBuilder | heatmap.PanelBuilder>(
+  panel: P,
+  title: string,
+  { text, show }: Content<Queries>,
+  format = prometheus.PromQueryFormat.TimeSeries,
+): P {
+  panel.title(title).description(text).datasource(datasource).span(8).height(7)
+  for (const [index, [legend, expr]] of Object.entries(show).entries()) {
+    const target = new prometheus.DataqueryBuilder().refId(String.fromCharCode(65 + index)).format(format)
+    target.expr(expr).legendFormat(legend)
+    panel.withTarget(panel instanceof stat.PanelBuilder ? target.instant() : target.range())
+  }
+  return panel
 }
 
-export interface Dashboard {
+/** Lines over time, with a dashed one at each limit. */
+export function graph(title: string, unit: string, limits: Limits, content: Content<Queries>) {
+  const panel = begin(new timeseries.PanelBuilder(), title, content).unit(unit).min(0).fillOpacity(10)
+  panel
+    .legend(new common.VizLegendOptionsBuilder().showLegend(true))
+    .tooltip(new common.VizTooltipOptionsBuilder().mode(common.TooltipDisplayMode.Multi))
+  if (limits.length === 0) return panel
+  const style = new common.GraphThresholdsStyleConfigBuilder().mode(common.GraphThresholdsStyleMode.Dashed)
+  return panel.thresholds(new grafana.ThresholdsConfigBuilder().steps(limits)).thresholdsStyle(style)
+}
+
+export const stacked = (...of: Parameters<typeof graph>) =>
+  graph(...of).stacking(new common.StackingConfigBuilder().mode(common.StackingMode.Normal))
+
+/** One value, whose colour says whether it is good. */
+export const single = (title: string, unit: string, limits: Limits, { text, show }: Content<string>) =>
+  begin(new stat.PanelBuilder(), title, { text, show: { [title]: show } })
+    .unit(unit)
+    .thresholds(new grafana.ThresholdsConfigBuilder().steps(limits))
+    .colorMode(common.BigValueColorMode.Background)
+    .graphMode(common.BigValueGraphMode.None)
+    .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(['lastNotNull']))
+    .span(6)
+    .height(3)
+
+/** Durations by frequency, of the buckets of a histogram. */
+export const heat = (title: string, { text, show }: Content<string>) =>
+  begin(
+    new heatmap.PanelBuilder(),
+    title,
+    { text, show: { '{{le}}': show } },
+    prometheus.PromQueryFormat.Heatmap,
+  ).yAxis(new heatmap.YAxisConfigBuilder().unit('s'))
+
+interface Description {
   uid: string
   title: string
   description: string
-  panels: Panel[]
+  /** The pattern of the jobs whose processes can be chosen. */
+  jobs: string
+  /** Panels by the title of their row. A blank title is none. */
+  rows: Record<string, Builder<grafana.Panel>[]>
 }
 
-const datasource = { type: 'prometheus', uid: '${datasource}' }
-const columns = 24
-const sizes = { timeseries: { w: 12, h: 8 }, stat: { w: 6, h: 4 }, heatmap: { w: 12, h: 8 } } as const
-
-export function grafanaJson({ uid, title, description, panels }: Dashboard): object {
-  return {
-    uid,
-    title,
-    description,
-    tags: ['rollcall'],
-    schemaVersion: 39,
-    editable: false,
-    refresh: '10s',
-    time: { from: 'now-1h', to: 'now' },
-    links: [{ type: 'dashboards', tags: ['rollcall'], title: 'Rollcall', asDropdown: false, keepTime: true }],
-    templating: {
-      list: [{ type: 'datasource', name: 'datasource', query: 'prometheus', label: 'Prometheus' }],
-    },
-    panels: placed(panels),
+export function dashboard({ uid, title, description, jobs, rows }: Description): grafana.Dashboard {
+  const links = new grafana.DashboardLinkBuilder('Rollcall').type(grafana.DashboardLinkType.Dashboards)
+  const process = new grafana.QueryVariableBuilder('process')
+    .label('Process')
+    .datasource(datasource)
+    .query(`label_values(up{job=~"${jobs}"}, instance)`)
+    .refresh(grafana.VariableRefresh.OnTimeRangeChanged)
+    .multi(true)
+    .includeAll(true)
+    .allValue('.*')
+    .current({ text: 'All', value: '$__all' })
+  const builder = new grafana.DashboardBuilder(title)
+    .uid(uid)
+    .description(description)
+    .tags(['rollcall'])
+    .link(links.tags(['rollcall']).keepTime(true))
+    .readonly()
+    .refresh('10s')
+    .time({ from: 'now-1h', to: 'now' })
+    .tooltip(grafana.DashboardCursorSync.Crosshair)
+    .withVariable(new grafana.DatasourceVariableBuilder('datasource').label('Prometheus').type('prometheus'))
+    .withVariable(process)
+    .annotation(times('Starts', 'blue', 'process_start_time_seconds{job=~"rollcall-.+"}', '{{job}}'))
+    .annotation(times('Leader', 'purple', 'rollcall_engine_leader_since_timestamp_seconds > 0', 'leads now'))
+  for (const [name, panels] of Object.entries(rows)) {
+    if (name !== '') builder.withRow(new grafana.RowBuilder(name))
+    for (const panel of panels) builder.withPanel(panel)
   }
+  const built = builder.build()
+  for (const [index, panel] of built.panels!.entries()) panel.id = index + 1
+  return built
 }
 
-/** From left to right, a new line where one is full or the height changes. */
-function placed(panels: Panel[]): object[] {
-  let x = 0
-  let y = 0
-  let lineHeight = 0
-  return panels.map((panel, index) => {
-    const { w, h } = sizes[panel.kind]
-    if (x + w > columns || (x > 0 && h !== lineHeight)) {
-      x = 0
-      y += lineHeight
-    }
-    lineHeight = h
-    const gridPos = { x, y, w, h }
-    x += w
-    return { id: index + 1, gridPos, ...panelJson(panel) }
-  })
-}
-
-function panelJson({ kind, title, description, unit, queries, stacked = false }: Panel): object {
-  const targets = queries.map(({ expr, legend }, index) => ({
-    refId: String.fromCharCode(65 + index),
-    expr,
-    legendFormat: legend,
-    ...(kind === 'heatmap' ? { format: 'heatmap' } : {}),
-    ...(kind === 'stat' ? { instant: true } : {}),
-  }))
-  return {
-    type: kind,
-    title,
-    ...(description === undefined ? {} : { description }),
-    datasource,
-    targets,
-    ...options[kind](unit, stacked),
-  }
-}
-
-const options: Record<Panel['kind'], (unit: string, stacked: boolean) => object> = {
-  timeseries: (unit, stacked) => ({
-    fieldConfig: {
-      defaults: {
-        unit,
-        min: 0,
-        custom: { fillOpacity: stacked ? 40 : 10, stacking: { mode: stacked ? 'normal' : 'none' } },
-      },
-      overrides: [],
-    },
-    options: {
-      legend: { displayMode: 'list', placement: 'bottom' },
-      tooltip: { mode: 'multi', sort: 'desc' },
-    },
-  }),
-  stat: (unit) => ({
-    fieldConfig: { defaults: { unit }, overrides: [] },
-    options: { reduceOptions: { calcs: ['lastNotNull'] }, graphMode: 'area', colorMode: 'value' },
-  }),
-  heatmap: (unit) => ({
-    options: { calculate: false, yAxis: { unit }, color: { scheme: 'Oranges', mode: 'scheme' }, cellGap: 1 },
-  }),
-}
+/** An annotation at each time that is a value of the query. */
+const times = (name: string, color: string, expr: string, text: string) =>
+  new grafana.AnnotationQueryBuilder()
+    .name(name)
+    .datasource(datasource)
+    .enable(true)
+    .iconColor(color)
+    .expr(`1000 * (${expr})`)
+    .useValueForTime(true)
+    .titleFormat(name)
+    .textFormat(`{{instance}} ${text}`)

@@ -463,7 +463,7 @@ async function checkPrometheus(t: Test, { askPrometheus }: Stack): Promise<void>
   for (const name of (await command('ls', [dashboards])).split('\n')) {
     const text = await readFile(path.join(dashboards, name), 'utf8')
     for (const [, quoted] of text.matchAll(/"expr": ("(?:[^"\\]|\\.)*")/g)) {
-      const query = JSON.parse(quoted!).replaceAll('$__rate_interval', '1m').replaceAll('$__interval', '30s')
+      const query = JSON.parse(quoted!).replaceAll('$__rate_interval', '1m').replaceAll('$process', '.*')
       queries++
       const reply = await askPrometheus(`query?query=${encodeURIComponent(query)}`)
       if (reply.status !== 'success') failed.push(`${name}: ${query}`)

@@ -1,14 +1,29 @@
 /**
- * For each alert rule a bad day on which it fires, and a similar good one on which it doesn't. Series are in
- * promtool's notation, with a sample each 30 s.
+ * For each alert rule a bad day on which it fires, and a similar good one on which it never does. Series are in promtool's
+ * notation, with a sample each 30 s, from which `scraped` makes those of other intervals.
  */
 interface AlertDays {
   bad: Record<string, string>
   good: Record<string, string>
   /** The labels of the firing alert, without its severity. */
   labels?: Record<string, string>
-  /** When the rule is evaluated. */
+  /** When it fires on its bad day. */
   at?: string
+}
+
+/** What Prometheus has of a series that it scrapes at this interval. Like it, marks where a series vanishes. */
+export function scraped(series: string, seconds: number): string {
+  const samples = series.split(' ').flatMap((part): (number | null)[] => {
+    const [, from = '', step = '0', times = '0'] = /^(\d[\d.]*|_|stale)(\+\d+)?(?:x(\d+))?$/.exec(part)!
+    const value = Number(from)
+    if (Number.isNaN(value)) return Array<null>(from === 'stale' ? 8 : Number(times)).fill(null)
+    return Array.from({ length: Number(times) + 1 }, (_, index) => value + index * Number(step))
+  })
+  const seen = Array.from(
+    { length: Math.floor(((samples.length - 1) * 30) / seconds) + 1 },
+    (_, index) => samples[Math.floor((index * seconds) / 30)]!,
+  )
+  return seen.map((value, index) => value ?? (typeof seen[index - 1] === 'number' ? 'stale' : '_')).join(' ')
 }
 
 const engine = 'job="rollcall-engine",instance="engine:9464"'
@@ -26,35 +41,44 @@ const gone = (job: string): AlertDays => ({
   bad: { [up(job, 1)]: '1x20 stale', [up(job, 2)]: '1x10 stale' },
   good: { [up(job, 1)]: '1x60', [up(job, 2)]: '1x10 stale' },
 })
+/** Two minutes, which is one scrape at the longest interval. */
+const oneFailedScrape = '1x20 0x3 1x36'
+/** The number of living engines that a process reports, and whether it answers its scrapes. */
+const seenBy = (instance: string, alive: string, answers = '1x60') => ({
+  [`rollcall_engines{state="alive",job="rollcall-engine",instance="${instance}"}`]: alive,
+  [`up{job="rollcall-engine",instance="${instance}"}`]: answers,
+})
 const of = (series: string, bad: string, good: string): AlertDays => ({
   bad: { [series]: bad },
   good: { [series]: good },
 })
 
 export const alertDays: Record<string, AlertDays> = {
-  RollcallTargetDown: { ...of(`up{${engine}}`, '0x60', '1x60'), labels: engineLabels },
-  RollcallNoControlPlane: { ...gone('rollcall-control-plane'), at: '15m' },
-  RollcallNoFtp: { ...gone('rollcall-ftp'), at: '15m' },
-  RollcallNoEngineSeen: { ...gone('rollcall-engine'), at: '15m' },
+  RollcallTargetDown: { ...of(`up{${engine}}`, '0x60', oneFailedScrape), labels: engineLabels },
+  RollcallNoControlPlane: { ...gone('rollcall-control-plane'), at: '17m' },
+  RollcallNoFtp: { ...gone('rollcall-ftp'), at: '17m' },
+  RollcallNoEngineSeen: { ...gone('rollcall-engine'), at: '17m' },
   RollcallFewerProcesses: {
     bad: { [up('rollcall-ftp', 1)]: '1x60', [up('rollcall-ftp', 2)]: '1x20 stale' },
     good: { [up('rollcall-ftp', 1)]: '1x60', [up('rollcall-ftp', 2)]: '_x20 1x40' },
     labels: { job: 'rollcall-ftp' },
-    at: '13m',
+    at: '17m',
   },
   RollcallNoEngine: {
-    bad: { 'rollcall_engines{state="alive"}': '0x60', rollcall_database_up: '1x60' },
-    good: { 'rollcall_engines{state="alive"}': '1x20 stale', rollcall_database_up: '1x60' },
+    // The killed engine's last word is that it works.
+    bad: { ...seenBy('1', '0x60'), ...seenBy('2', '1x20 stale', '1x20 0x40'), rollcall_database_up: '1x60' },
+    // The metric is left out of some scrapes.
+    good: { ...seenBy('1', '1x20 _x4 1x40'), rollcall_database_up: '1x60' },
+    at: '17m',
   },
-  RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x10', '1x10 2x30'), at: '12m' },
+  RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x30', '1x10 2x50'), at: '17m' },
   RollcallDatabaseDown: {
-    ...of('rollcall_database_up{job="rollcall-ftp"}', '0x60', '1x60'),
+    ...of('rollcall_database_up{job="rollcall-ftp"}', '0x60', oneFailedScrape),
     labels: { job: 'rollcall-ftp' },
   },
   RollcallRestarting: {
-    ...of(`process_start_time_seconds{${engine}}`, '1 2 3 4 5 6x50', '1x20 2x40'),
+    ...of(`process_start_time_seconds{${engine}}`, '1+1x60', '1x20 2x40'),
     labels: engineLabels,
-    at: '10m',
   },
   RollcallImportStuck: of('rollcall_import_progress_age_seconds', '0+30x60', '20x60'),
   RollcallImportsNotStarted: {
@@ -114,7 +138,7 @@ export const alertDays: Record<string, AlertDays> = {
   },
   RollcallDatabaseCacheFull: of('rollcall_database_server_cache_ratio{kind="dirty"}', '0.3x60', '0.05x60'),
   RollcallConnectionsExhausted: {
-    ...of(`rollcall_database_checkouts_waiting{${engine}}`, '4x60', '0x30 4x1 0x30'),
+    ...of(`rollcall_database_checkouts_waiting{${engine}}`, '4x60', '0x30 4x3 0x30'),
     labels: { job: 'rollcall-engine' },
   },
   RollcallEventLoopBlocked: {

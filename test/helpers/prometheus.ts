@@ -80,6 +80,7 @@ export async function startPrometheus(t: Test, service: Service): Promise<Promet
   })
   const get = async (path: string): Promise<Json> => {
     const reply: Json = await (await fetch(`http://127.0.0.1:${port}${path}`)).json()
+    if (reply.status !== 'success') throw new Error(`${path}: ${reply.error}`)
     return reply.data
   }
   await until(

@@ -85,8 +85,9 @@ export class Callbacks {
   }
 
   async #poll(): Promise<number> {
-    const { database, folder, engineId } = this.#options
+    const { database, folder, engineId, metrics } = this.#options
     const leads = folder.problem === null && (await isLeadingEngine(database.collections, engineId))
+    metrics.leads(leads)
     if (!leads) {
       this.#runner.offer([])
       return withJitter(folder.problem === null ? restIntervalMs : pollIntervalMs)
