@@ -149,8 +149,9 @@ const replyCodes: Record<UploadRefusal, number> = {
 }
 
 export function toFtpError({ code, filename, message }: UploadRefused): FtpError {
-  // A name with a slash is a path to a folder that doesn't exist.
-  const replyCode = code === 'bad_name' && filename.includes('/') ? 550 : replyCodes[code]
+  const { folder, file } = splitName(filename)
+  const isInNoFolder = folder !== null && (!isFolderName(folder) || file.includes('/'))
+  const replyCode = code === 'bad_name' && isInNoFolder ? 550 : replyCodes[code]
   return refusal(replyCode, filename, code === 'wrong_start' ? `${message}; ask SIZE` : message)
 }
 

@@ -125,7 +125,11 @@ export interface FileDescription {
   tooLarge: string
   /** The message of the 507. */
   noSpace: string
+  /** Logs a file that is refused before the handler. */
+  logRefused: (call: RefusedCall, error: unknown) => void
 }
+
+export type RefusedCall = Pick<RequestCall, 'caller' | 'log' | 'params'>
 
 type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { Router, type Request, type RequestHandler, type Response } from 'express'
+import { Router, type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express'
 import { contentEncodings } from '../../shared/net/content-encoding.ts'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Caller } from '../../shared/store/api-keys.ts'
@@ -41,6 +41,7 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
         ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
         ...(described.file === undefined ? readJsonBody(described, deps) : [requireFile]),
         answer(described, deps),
+        logRefusedFile(described),
       )
     }
     route.all(refuseMethod(methods))
@@ -181,6 +182,15 @@ const requireFile: RequestHandler = (request, _response, next) => {
   if (/^\s*multipart\//i.test(type) || isEncoded)
     throw new RequestError('invalid_request', notAFile, { status: 415 })
   next()
+}
+
+function logRefusedFile({ file }: Endpoint): ErrorRequestHandler {
+  return (error, request, response, next) => {
+    const { caller, state, work } = requestLocals(response)
+    const params = request.params as Record<string, string>
+    if (work === undefined) file?.logRefused({ caller, log: state.log, params }, error)
+    next(error)
+  }
 }
 
 const requireJson: RequestHandler = (request, _response, next) => {

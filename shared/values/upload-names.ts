@@ -5,6 +5,9 @@
 
 export const maxFileNameBytes = 200
 
+/** The results of imports are to lie in a folder of this name, of the directory and of each folder. */
+const reservedName = 'results'
+
 /** Clients may compose or decompose `Ü`, as macOS does: names are stored and compared composed. */
 export const composeName = (name: string): string => name.normalize('NFC')
 
@@ -13,6 +16,7 @@ export function fileNameProblem(name: string): string | null {
   if (name === '') return 'must not be blank'
   if (name.includes('/') || name.includes('\\') || name === '.' || name === '..')
     return 'must be a plain file name without a path'
+  if (name === reservedName) return `must not be "${reservedName}", which is reserved`
   if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
   if (Buffer.byteLength(name) > maxFileNameBytes) return `must not be longer than ${maxFileNameBytes} bytes`
   return null
@@ -35,10 +39,7 @@ export function splitName(name: string): { folder: string | null; file: string }
 export const joinName = (folder: string | null, file: string): string =>
   folder === null ? file : `${folder}/${file}`
 
-/** The results of imports are to lie there. */
-const reservedFolder = 'results'
-
-export const folderExpectation = `must be 1 to 50 letters from A to Z, digits, - and _, and not "${reservedFolder}"`
+export const folderExpectation = `must be 1 to 50 letters from A to Z, digits, - and _, and not "${reservedName}"`
 
 export const isFolderName = (text: string): boolean =>
-  /^[A-Za-z0-9_-]{1,50}$/.test(text) && text.toLowerCase() !== reservedFolder
+  /^[A-Za-z0-9_-]{1,50}$/.test(text) && text.toLowerCase() !== reservedName

@@ -92,6 +92,12 @@ t.test('an image is built by one service, and the others never ask a registry fo
   for (const [name, { pull_policy }] of own) t.equal(pull_policy, 'never', name)
 })
 
+t.test('systemd accepts the unit', { skip: missing('systemd-analyze') }, async (t) => {
+  const unit = path.join(root, 'docs/systemd/rollcall@.service')
+  const { status, stdout, stderr } = spawnSync('systemd-analyze', ['verify', unit], { encoding: 'utf8' })
+  t.equal(`${status} ${stdout}${stderr}`, '0 ')
+})
+
 t.test('the Dockerfile is valid, and no service runs as root', async (t) => {
   t.same(validate(dockerfile), [])
   t.match(valuesOf('USER'), [/^[1-9]\d*:[1-9]\d*$/])

@@ -7,6 +7,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { parse } from 'yaml'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
 import { alertDays, scraped } from '../helpers/alert-days.ts'
 import { createUrlImport } from '../helpers/downloads.ts'
@@ -226,9 +227,17 @@ t.test(
     const { status, output } = promtool(['test', 'rules', ...files])
     t.equal(status, 0, output)
     t.equal(promtool(['check', 'rules', ...ruleFiles]).status, 0)
-    const settings = path.join(monitoringFolder, 'prometheus/prometheus.yml')
-    const check = promtool(['check', 'config', settings])
-    t.equal(check.status, 0, check.output)
+    for (const name of ['prometheus.yml', 'without-compose.yml']) {
+      const settings = path.join(monitoringFolder, 'prometheus', name)
+      const check = promtool(['check', 'config', settings])
+      t.equal(check.status, 0, check.output)
+      const { scrape_configs: jobs }: Json = parse(await readFile(settings, 'utf8'))
+      const names: string[] = jobs.map((job: Json) => job.job_name)
+      t.same(
+        names.filter((job) => job.startsWith('rollcall-')),
+        ['rollcall-control-plane', 'rollcall-engine', 'rollcall-ftp'],
+      )
+    }
   },
 )
 

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { standardUser } from '../helpers/standard-user.ts'
 import { HttpUpload, partOf } from '../helpers/http-upload.ts'
 import {
   controlPlaneOrigin,
@@ -141,6 +142,17 @@ t.test('the same over HTTP, beside the line of the request', async (t) => {
   await call('PUT', '/uploads/bad.csv', 'x', { headers: { 'content-range': 'bytes 5-5/6' } })
   t.match(await found('control-plane', { event: 'upload', filename: 'bad.csv' }), [
     { bytes: 0, result: 'refused', reason: /begins at byte 0/ },
+  ])
+  const form = { 'content-type': 'multipart/form-data; boundary=x' }
+  t.equal((await call('PUT', '/uploads/form.csv', 'x', { headers: form, key: partner.key })).status, 415)
+  t.match(await found('control-plane', { event: 'upload', filename: 'form.csv' }), [
+    { ...who, protocol: 'http', bytes: 0, result: 'refused', reason: /multipart/ },
+  ])
+  const { id: userId } = await post('/users', { user: { ...standardUser, permissions: { subscriber: [] } } })
+  const reader = await post('/api_keys', { api_key: { name: 'Reader', role: 'standard', user_id: userId } })
+  t.equal((await call('PUT', '/uploads/acme%2Fmine.csv', 'x', { key: reader.key })).status, 403)
+  t.match(await found('control-plane', { event: 'upload', filename: 'acme/mine.csv' }), [
+    { api_key_id: reader.id, user_id: userId, bytes: 0, result: 'refused', reason: /subscriber\/import/ },
   ])
   await call('GET', '/uploads/http.csv')
   await call('GET', '/uploads/none.csv')

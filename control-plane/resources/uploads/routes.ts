@@ -15,7 +15,7 @@ import {
   wrongStart,
 } from './refusals.ts'
 import { exampleFile, exampleUpload, uploadView } from './schemas.ts'
-import { deleteUpload, listUploads, receiveUpload, sendUpload } from './service.ts'
+import { deleteUpload, listUploads, logRefusedUpload, receiveUpload, sendUpload } from './service.ts'
 
 const tag = 'Uploads'
 /** Uploading is the first half of importing. */
@@ -45,6 +45,7 @@ function fileEndpoints(path: string, suffix: string): Endpoint[] {
         example: exampleFile,
         tooLarge: overQuota.example.message,
         noSpace: diskFull.example.message,
+        logRefused: logRefusedUpload,
       },
       slot: null,
       reply: { data: uploadView, example: exampleUpload },

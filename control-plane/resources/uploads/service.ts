@@ -6,7 +6,7 @@ import { composeName, joinName } from '../../../shared/values/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
 import { uploadLimits } from '../../../shared/store/ledger.ts'
-import type { Reply, RequestCall } from '../../api/endpoint.ts'
+import type { RefusedCall, Reply, RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
@@ -47,6 +47,14 @@ export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   } finally {
     log.write()
   }
+}
+
+/** The line of an upload that is refused before its handler. */
+export function logRefusedUpload(call: RefusedCall, error: unknown): void {
+  const filename = joinName(call.caller.uploadsFolder, composeName(nameInPath(call)))
+  const log = new TransferLog(call, 'upload', filename)
+  log.failed(error)
+  log.write()
 }
 
 interface Received {
@@ -203,7 +211,7 @@ export async function deleteUpload(call: RequestCall): Promise<void> {
 }
 
 /** A name with its folder may be one segment of the path, with an encoded slash, or two. */
-const nameInPath = ({ params: { folder, filename = '' } }: RequestCall): string =>
+const nameInPath = ({ params: { folder, filename = '' } }: Pick<RequestCall, 'params'>): string =>
   joinName(folder ?? null, filename)
 
 function openDirectory({ deps, caller, organizationId }: RequestCall): UploadDirectory {

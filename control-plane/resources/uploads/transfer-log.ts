@@ -11,7 +11,9 @@ import type { RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { Transfer } from './transfers.ts'
 
-export const clientLog = ({ log, caller }: RequestCall): Logger =>
+type LoggedCall = Pick<RequestCall, 'log' | 'caller'>
+
+export const clientLog = ({ log, caller }: LoggedCall): Logger =>
   log.child(actorFields(caller, caller.address))
 
 /** The line of one upload or download, beside that of its request. */
@@ -20,14 +22,14 @@ export class TransferLog {
   /** Of the whole file, once it is known. */
   size?: number
   isResumed = false
-  readonly #call: RequestCall
+  readonly #call: LoggedCall
   readonly #event: 'upload' | 'download'
   readonly #startedAt = clock.monotonicMs()
   #transfer: Transfer | null = null
   #isUnfinished = false
   #reason: string | undefined
 
-  constructor(call: RequestCall, event: 'upload' | 'download', filename: string) {
+  constructor(call: LoggedCall, event: 'upload' | 'download', filename: string) {
     this.#call = call
     this.#event = event
     this.filename = filename
