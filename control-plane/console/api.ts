@@ -111,6 +111,17 @@ export const getPage = <T>(path: string, signal?: AbortSignal): Promise<Envelope
 export const get = async <T>(path: string, signal?: AbortSignal): Promise<T> =>
   (await getPage<T>(path, signal)).data
 
+/** Where the service is reached by other protocols. */
+export const getServiceAddresses = (signal: AbortSignal): Promise<{ ftp: string | null }> =>
+  repeat(signal, async () => {
+    const response = await fetch('/', {
+      signal,
+      credentials: 'omit',
+      headers: { accept: 'application/json' },
+    })
+    return (await response.json()) as { ftp: string | null }
+  })
+
 /** A log as the browser got it, and null where there is none. */
 export async function getLog(path: string, signal?: AbortSignal): Promise<Response | null> {
   const response = await repeat(signal, () => send('GET', path, { signal }))
@@ -150,26 +161,43 @@ export interface Loaded<T> {
   data: T | null
   error: string | null
   reload: () => void
+  /** How many times it was read. */
+  reads: number
 }
 
 export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, inputs: unknown[]): Loaded<T> {
-  const store = usePageStore<{ data: T | null; error: string | null; turn: number }>(() => ({
-    ...{ data: null, error: null, turn: 0 },
+  const store = usePageStore<{ data: T | null; error: string | null; turn: number; reads: number }>(() => ({
+    ...{ data: null, error: null, turn: 0, reads: 0 },
   }))
-  const { data, error, turn } = store.value
+  const { data, error, turn, reads } = store.value
   useEffect(() => {
     const leaving = new AbortController()
     load(leaving.signal).then(
       (loaded) => {
-        if (!leaving.signal.aborted) store.set({ data: loaded, error: null })
+        if (!leaving.signal.aborted) store.set({ data: loaded, error: null, reads: store.value.reads + 1 })
       },
       (failure: unknown) => {
-        if (!leaving.signal.aborted) store.set({ error: messageOf(failure) })
+        if (!leaving.signal.aborted) store.set({ error: messageOf(failure), reads: store.value.reads + 1 })
       },
     )
     return () => leaving.abort()
   }, [...inputs, turn])
-  return { data, error, reload: () => store.set({ turn: store.value.turn + 1 }) }
+  return { data, error, reads, reload: () => store.set({ turn: store.value.turn + 1 }) }
+}
+
+/** Reads again so many milliseconds after the last read, while the page is seen. */
+export function usePolling({ reload, reads }: Pick<Loaded<unknown>, 'reload' | 'reads'>, ms: number): void {
+  useEffect(() => {
+    const poll = () => {
+      if (document.visibilityState === 'visible') reload()
+    }
+    const timer = setTimeout(poll, ms)
+    document.addEventListener('visibilitychange', poll)
+    return () => {
+      clearTimeout(timer)
+      document.removeEventListener('visibilitychange', poll)
+    }
+  }, [reads])
 }
 
 /** The rows of a list that comes in pages. `more` brings the next page; it is null after the last one. */

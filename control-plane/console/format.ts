@@ -31,6 +31,10 @@ export const time = (instant: string | null): string =>
 export const exactTime = (instant: string): string =>
   `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone: zone() }).format(new Date(instant))} (${zone()})`
 
+/** The date as the organization's zone has it, in the form that times of the API begin with. */
+export const today = (): string =>
+  new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeZone: zone() }).format(new Date())
+
 export function duration(seconds: number): string {
   if (seconds < 60) return `${Math.ceil(seconds)} s`
   const minutes = Math.floor(seconds / 60)

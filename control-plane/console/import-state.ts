@@ -4,7 +4,7 @@ import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 
 type State = ImportView['state']
 
-const names: Record<State, string> = {
+export const stateNames: Record<State, string> = {
   scheduled: 'Scheduled',
   downloading: 'Downloading',
   splitting: 'Reading',
@@ -20,6 +20,6 @@ const tones: Partial<Record<State, string>> = {
 }
 
 export const StateMark = ({ state }: { state: State }): VNode =>
-  html`<span class=${`state ${tones[state] ?? 'busy'}`}>${names[state]}</span>`
+  html`<span class=${`state ${tones[state] ?? 'busy'}`}>${stateNames[state]}</span>`
 
 export const hasEnded = (state: State): boolean => ['finished', 'failed', 'cancelled'].includes(state)

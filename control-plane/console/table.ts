@@ -1,6 +1,7 @@
 import type { ComponentChildren, VNode } from 'preact'
 import { useState } from 'preact/hooks'
 import { html } from 'htm/preact'
+import { Empty, Fault, Loading } from './page.ts'
 
 export interface Column<Row> {
   name: string
@@ -19,6 +20,23 @@ interface TableProps<Row> {
   /** Shows the next page; null after the last one. */
   more?: (() => void) | null
   rowClass?: (row: Row) => string | null
+}
+
+interface ListingProps<Row> extends Omit<TableProps<Row>, 'rows'> {
+  /** Null until they are read. */
+  rows: Row[] | null
+  error: string | null
+  /** What it says without rows. */
+  empty: ComponentChildren
+}
+
+/** A table, or what stands in its place: that it is being read, why it can't be, or that it has no rows. */
+export function Listing<Row>({ rows, error, empty, ...table }: ListingProps<Row>): VNode {
+  if (rows?.length === 0) return html`<${Fault} text=${error} /><${Empty}>${empty}<//>`
+  if (rows !== null) return html`<${Fault} text=${error} /><${Table} ...${table} rows=${rows} />`
+  return error === null
+    ? html`<${Loading} what=${table.label.toLowerCase()} />`
+    : html`<${Fault} text=${error} />`
 }
 
 interface Order {
