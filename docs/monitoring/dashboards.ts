@@ -26,9 +26,9 @@ const buckets = (metric: string, labels = '') =>
   `sum by (le) (increase(${own(`${metric}_bucket`, labels)}[$__rate_interval]))`
 
 /** 0, 1 with a warning, 2 with a critical alert. Without the rules there is no value, rather than a good one. */
-function state(title: string, area: string, job: string, look: string) {
+function state(title: string, area: string, look: string, job?: string) {
   const rings = (severity: string) =>
-    [`area="${area}"`, `job="rollcall-${job}"`]
+    [`area="${area}"`, ...(job === undefined ? [] : [`job="rollcall-${job}"`])]
       .map((labels) => `ALERTS{alertstate="firing",severity="${severity}",${labels}}`)
       .join(' or ')
   const expr = `max(2 * (${rings('critical')}) or ${rings('warning')}) or 0 * max(rollcall:processes:up)`
@@ -47,7 +47,7 @@ const overview = dashboard({
   jobs: 'rollcall-.+',
   rows: {
     '': [
-      state('API', 'api', 'control-plane', 'API'),
+      state('API', 'api', 'API', 'control-plane'),
       single('Control planes that answer', 'short', below(1, 1), {
         text: 'As many as you run. None: there is no API; start one (RollcallNoControlPlane).',
         show: up('control-plane'),
@@ -60,7 +60,7 @@ const overview = dashboard({
         text: 'Under 1 s. More: see "Slowest routes" on "API" (RollcallApiSlow).',
         show: orZero('rollcall:http_request_duration_seconds:p99_5m'),
       }),
-      state('Engines', 'engines', 'engine', 'engine and workers'),
+      state('Engines', 'engines', 'engine and workers', 'engine'),
       single('Engines that work', 'short', below(1, 1), {
         text: 'As many as you run. None: imports wait; start one (RollcallNoEngine).',
         show: 'max(rollcall:engines:max{state="alive"})',
@@ -73,7 +73,7 @@ const overview = dashboard({
         text: 'None. Some: an engine was suspended, or had no processor time (RollcallLeasesLost).',
         show: orZero('sum(increase(rollcall_engine_leases_lost_total[1h]))'),
       }),
-      state('Uploads', 'uploads', 'ftp', 'FTP and uploads'),
+      state('Uploads', 'uploads', 'FTP and uploads', 'ftp'),
       single('FTP servers that answer', 'short', below(1, 1), {
         text: 'As many as you run. None: no file comes by FTP; start one (RollcallNoFtp).',
         show: up('ftp'),
@@ -86,7 +86,7 @@ const overview = dashboard({
         text: 'Over 10 %. Less: have old uploads deleted, or enlarge the disk (RollcallDiskLow).',
         show: 'min(rollcall_disk_free_bytes / rollcall_disk_size_bytes)',
       }),
-      state('Imports', 'imports', 'none', 'imports and throughput'),
+      state('Imports', 'imports', 'imports and throughput'),
       single('Longest wait for a start', 's', above(60, 3600), {
         text: 'Seconds. Longer: no engine begins it (RollcallImportsNotStarted), or its list is taken (RollcallListStuck).',
         show: 'max(rollcall_import_queue_age_seconds)',
@@ -99,7 +99,7 @@ const overview = dashboard({
         text: 'None. Some: see "Failed, by reason" on "imports and throughput" (RollcallImportFailed).',
         show: orZero('sum(increase(rollcall_imports_ended_total{state="failed"}[1h]))'),
       }),
-      state('Database', 'database', 'none', 'engine and workers'),
+      state('Database', 'database', 'engine and workers'),
       single('MongoDB answers', 'short', below(1, 1), {
         text: '1 where it answers every process. 0: look at its log and its replica set (RollcallDatabaseDown).',
         show: 'min(rollcall_database_up)',

@@ -384,7 +384,7 @@ t.test('every name passes promtool, and begins with rollcall_ where it is ours',
   }
 })
 
-/** The rules wait for minutes, so this takes two minutes. It runs by hand, with ROLLCALL_BAD_DAY=1. */
+/** The rules wait for minutes, so this takes four. It runs by hand, with ROLLCALL_BAD_DAY=1. */
 const noBadDay = process.env['ROLLCALL_BAD_DAY'] === undefined ? 'ROLLCALL_BAD_DAY is not set' : skip
 
 t.test(

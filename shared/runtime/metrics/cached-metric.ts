@@ -6,7 +6,7 @@ import { clock } from '../clock.ts'
  * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for
  * 200 times as long as it took. So readings keep the database or disk busy for 0.5 % of the time, however many scrapes
  * come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a reading and
- * then gets null. A slower reading is shown by the scrapes after it, which come every 10 s. The next reading begins
+ * then gets null. A slower reading is shown by the scrapes after it, which come every 10 to 120 s. The next reading begins
  * before that one is stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
  *
  * Control planes have the installation's metrics too, because an alert for "no engine" can't come from an engine. The
@@ -26,7 +26,7 @@ export class CachedMetric<T> {
   ) {
     this.#read = read
     this.#freshMs = options.freshMs ?? 500
-    this.#maxAgeMs = { inTime: options.maxAgeMs ?? 5_000, late: options.maxAgeMs ?? 25_000 }
+    this.#maxAgeMs = { inTime: options.maxAgeMs ?? 5_000, late: options.maxAgeMs ?? 125_000 }
     this.#timeoutMs = options.timeoutMs ?? 1_000
   }
 

@@ -42,17 +42,20 @@ t.test('a reading that no scrape waited for shows in every scrape after it', asy
   const { monotonicMs } = clock
   clock.monotonicMs = () => now
   t.teardown(() => (clock.monotonicMs = monotonicMs))
-  const answers: ((value: number) => void)[] = []
-  const metric = new CachedMetric(() => new Promise<number>((resolve) => answers.push(resolve)), {
-    timeoutMs: 5,
-  })
-  t.equal(await metric.value(), null)
-  for (let scrape = 1; scrape < 10; scrape += 1) {
-    now = (scrape - 1) * 10_000 + 3_000
-    answers.shift()?.(scrape)
-    await sleep(0)
-    now = scrape * 10_000
-    t.type(await metric.value(), 'number', `${scrape}0 s`)
+  for (const seconds of [10, 60, 120]) {
+    now = 0
+    const answers: ((value: number) => void)[] = []
+    const metric = new CachedMetric(() => new Promise<number>((resolve) => answers.push(resolve)), {
+      timeoutMs: 5,
+    })
+    t.equal(await metric.value(), null)
+    for (let scrape = 1; scrape < 10; scrape += 1) {
+      now = (scrape - 1) * seconds * 1_000 + 3_000
+      answers.shift()?.(scrape)
+      await sleep(0)
+      now = scrape * seconds * 1_000
+      t.type(await metric.value(), 'number', `scrape ${scrape} at each ${seconds} s`)
+    }
   }
 })
 
