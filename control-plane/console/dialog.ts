@@ -1,5 +1,5 @@
 import type { ComponentChildren, VNode } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { html } from 'htm/preact'
 import { createStore, useStore } from './store.ts'
 
@@ -50,7 +50,7 @@ interface DialogProps {
 /** A modal dialog. The focus goes to what has `autofocus`, and back when it is closed. */
 export function Dialog({ name, onClose, children }: DialogProps): VNode {
   const element = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = element.current
     const before = document.activeElement
     dialog?.showModal()

@@ -16,7 +16,7 @@ import { Table, type Column } from './table.ts'
 export function Lists(): VNode {
   const search = address.value.query.get('search') ?? ''
   const { data, error, more } = useRows<FullMailingListView>(
-    `/mailing_lists?view=full&search=${encodeURIComponent(search)}`,
+    `/mailing_lists?view=full&per_page=200&search=${encodeURIComponent(search)}`,
   )
   const store = usePageStore(() => ({ isCreating: false }))
   const close = () => store.set({ isCreating: false })

@@ -1,5 +1,5 @@
 import type { ComponentChildren, VNode } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { html } from 'htm/preact'
 import { sentence } from './format.ts'
 
@@ -24,10 +24,10 @@ let isFirst = true
 export function Page({ title, tab = null, actions, above, error = null, children }: PageProps): VNode {
   const heading = useRef<HTMLHeadingElement>(null)
   const isKnown = title !== null
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isKnown) document.title = tab ?? `${title} · Rollcall`
   }, [title, tab])
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isKnown) return
     if (!isFirst) heading.current?.focus()
     isFirst = false
