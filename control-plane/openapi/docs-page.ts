@@ -36,7 +36,7 @@ export function docsPage(): Router {
   for (const [name, title] of Object.entries(pages))
     router.get(`/${name}`, async (_request, response) => {
       const text = await readFile(path.join(folder, `${name}.md`), 'utf8')
-      response.type('html').send(shell(title, `<main>${await markdown.parse(text)}</main>`))
+      response.type('html').send(shell(title, `<main class="page">${await markdown.parse(text)}</main>`))
     })
   router.use(express.static(swagger, { index: false }))
   return router
@@ -66,7 +66,7 @@ const shell = (title: string, body: string): string => `<!doctype html>
 </html>
 `
 
-const apiBody = `<main id="swagger-ui"></main>
+const apiBody = `<div id="swagger-ui"></div>
     <script src="./swagger-ui-bundle.js"></script>
     <script src="./swagger-initializer.js"></script>`
 
@@ -85,14 +85,18 @@ const initializer = `window.ui = SwaggerUIBundle({
 const styles = `body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: .75rem 1.25rem; border-bottom: 1px solid #ddd }
 nav a { color: #0b57d0 }
-main:not(#swagger-ui) { max-width: 46rem; margin: 0 auto; padding: 1rem 1.25rem 4rem; overflow-wrap: anywhere }
-main:not(#swagger-ui) a { color: #0b57d0 }
+.page { max-width: 46rem; margin: 0 auto; padding: 1rem 1.25rem 4rem; overflow-wrap: anywhere }
+.page a { color: #0b57d0 }
 code, pre { font-family: ui-monospace, monospace; font-size: .9em }
-main:not(#swagger-ui) :is(code, pre) { background: #f3f3f3 }
+.page :is(code, pre) { background: #f3f3f3 }
 pre, .table { overflow-x: auto }
-main:not(#swagger-ui) pre { padding: .75rem }
+.page pre { padding: .75rem }
 table { border-collapse: collapse }
-main:not(#swagger-ui) :is(th, td) { padding: .3rem .6rem; border: 1px solid #ccc; text-align: left; vertical-align: top }
+.page :is(th, td) { padding: .3rem .6rem; border: 1px solid #ccc; text-align: left; vertical-align: top }
+@media (max-width: 640px) {
+  .swagger-ui .opblock-tag { flex-wrap: wrap }
+  .swagger-ui .opblock-tag > small { order: 1; flex: 1 0 100%; padding: 0 }
+}
 `
 
 /**
