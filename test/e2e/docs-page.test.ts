@@ -90,7 +90,7 @@ else {
     t.match(sections[0], 'operations-tag-Subscriber_imports')
     t.equal(await page.locator('.opblock').count(), 0)
     const widths = await all<number>(page, '.opblock-tag', 'offsetWidth')
-    t.ok(Math.min(...widths) > 1200, `the sections are as wide as the page: ${widths}`)
+    t.ok(Math.min(...widths) > 1200, `the sections are as wide as the page: ${widths.join()}`)
     await page.locator('#operations-tag-Subscriber_imports').click()
     const creation = page.locator('#operations-Subscriber_imports-createSubscriberImport')
     await creation.locator('.opblock-summary-control').click()
@@ -125,7 +125,7 @@ else {
       if (address.endsWith('/docs/')) {
         await page.locator('.opblock-tag').last().waitFor()
         const narrow = await all<number>(page, '.opblock-tag > small', 'offsetWidth')
-        t.ok(narrow.length > 0 && Math.min(...narrow) > 200, `descriptions of sections: ${narrow}`)
+        t.ok(narrow.length > 0 && Math.min(...narrow) > 200, `descriptions of sections: ${narrow.join()}`)
         continue
       }
       for (const anchor of await all<string>(page, 'main a[href^="#"]', 'hash'))
