@@ -8,6 +8,7 @@ import {
   type ImportPlan,
 } from '../shared/contract/schemas/import.ts'
 import { logImportState } from '../shared/processes/import-log.ts'
+import { withContent } from '../shared/storage/staging/packed-content.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
 import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
 import { wakeUp } from '../shared/store/wake-up.ts'
@@ -45,7 +46,7 @@ export async function processImport(claimed: ClaimedStep, options: StepOptions):
   const { document, step, signal } = claimed
   const log = options.log.child({ import_id: document._id })
   const progress = new StepProgress()
-  const staging = countingStaging(options.staging, progress, signal)
+  const staging = countingStaging(withContent(options.staging, document), progress, signal)
   const run: StepRun = { ...options, ...claimed, log, progress, staging }
   const { collections } = run.database
   const unwatch = options.watch({
@@ -109,7 +110,7 @@ async function obtain(run: StepRun): Promise<string | null> {
   const { document, step } = run
   const { state, source } = document
   if (document.staged !== undefined) return document.staged
-  // Inline content was staged before the import was created, under a name of its own.
+  // Inline content came with the import's creation, under a name of its own.
   if (source.type === 'json')
     return addBeginning(document, await bringSource(run, stagedSource(document._id)))
   const target = stagedSource(document._id, step.token)

@@ -152,7 +152,7 @@ export async function readWaitMs({ imports }: Collections): Promise<number> {
   return first?.ms ?? Infinity
 }
 
-export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned'> & {
+export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned' | 'content'> & {
   source: Pick<ImportDocument['source'], 'type' | 'deleted_blob'>
 }
 

@@ -199,7 +199,7 @@ const minNuls = 100
 function refuseNuls(all: Buffer, decodedFrom: CharacterSet | null): void {
   const bytes = all.subarray(0, nulCheckedBytes)
   let nuls = 0
-  for (const byte of bytes) if (byte === 0) nuls += 1
+  for (let at = bytes.indexOf(0); at !== -1; at = bytes.indexOf(0, at + 1)) nuls += 1
   if (nuls < minNuls || nuls <= bytes.length / 100) return
   const share = `${nuls} of the first ${bytes.length} ${decodedFrom === null ? 'bytes' : 'bytes of its text'} are NUL`
   const guess = decodedFrom === null ? guessUtf16(bytes) : null

@@ -193,6 +193,7 @@ export async function findNamedImport(
   const [found] = await imports
     .aggregate<{ document: ImportDocument } & Names>([
       { $match: { _id: id } },
+      { $unset: 'content' },
       { $replaceWith: { document: '$$ROOT' } },
       lookup(mailingLists, 'document.mailing_list_id', 'lists'),
       lookup(organizations, 'document.organization_id', 'organizations'),

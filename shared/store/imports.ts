@@ -151,7 +151,7 @@ export async function readState(collections: Collections, id: number): Promise<I
 
 /** A part of a read of several collections: the imports with these ids. */
 export const importsAmong = ({ imports }: Collections, ids: number[]) =>
-  read(imports, [{ $match: { _id: { $in: ids } } }])
+  read(imports, [{ $match: { _id: { $in: ids } } }, { $unset: 'content' }])
 
 /** Ids of the lists that an import has locked. */
 export async function listLockedLists(collections: Collections): Promise<number[]> {
@@ -319,7 +319,14 @@ export async function finishSmallImport(
   const found = Object.fromEntries(Object.entries(split).map(([name, value]) => [name, { $literal: value }]))
   const ended = await collections.imports.findOneAndUpdate(
     { _id: step.id, state: 'splitting', 'lease.token': step.token, step_writes: step.stepWrites },
-    [{ $set: { ...found, ...finishedWith(sums), ...(isFinalized ? { finalized: true, ...noHolder } : {}) } }],
+    [
+      {
+        $set: {
+          ...{ ...found, ...finishedWith(sums), content: '$$REMOVE' },
+          ...(isFinalized ? { finalized: true, ...noHolder } : {}),
+        },
+      },
+    ],
     { session, returnDocument: 'after', projection: { finished_at: 1, 'totals.kept_bytes': 1 } },
   )
   return ended === null ? null : { at: ended.finished_at!, keptBytes: ended.totals?.kept_bytes ?? 0 }
@@ -360,7 +367,7 @@ const withDefaultsKept = (totals: ImportCounts) => ({
 export async function markFinalized(collections: Collections, id: number): Promise<ImportCounts | null> {
   const marked = await collections.imports.findOneAndUpdate(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null }, finalized: false },
-    { $set: { finalized: true, ...noHolder } },
+    { $set: { finalized: true, ...noHolder }, $unset: { content: '' } },
     { projection: { totals: 1 } },
   )
   return marked?.totals ?? null

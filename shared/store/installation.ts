@@ -27,7 +27,11 @@ export async function listImportsWithStagedFiles({ imports }: Collections): Prom
       {
         finalized: false,
         finished_at: null,
-        $or: [{ 'source.type': 'json' }, { staged: { $exists: true } }, { partition: { $ne: null } }],
+        $or: [
+          { 'source.type': 'json', content: { $exists: false } },
+          { staged: { $exists: true } },
+          { partition: { $ne: null } },
+        ],
       },
       { projection: { _id: 1 } },
     )

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import {
   copyFile,
   mkdir,
@@ -41,6 +42,12 @@ const createImport = async (service: Service, rows: number, more = {}): Promise<
     subscriber_import: { ...noHeader, file_source: { type: 'json', content: rowsOf(rows) }, ...more },
   })
   return id as number
+}
+
+/** Too much for the import's document. */
+const createStaged = (service: Service, more = {}): Promise<number> => {
+  const rows = Array.from({ length: 10_000 }, () => `${randomBytes(12).toString('hex')}@example.com\n`)
+  return createImport(service, 0, { file_source: { type: 'json', content: rows.join('') }, ...more })
 }
 
 async function emptyFolder(t: Test): Promise<string> {
@@ -150,7 +157,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   const sick = await service.start('engine', { DATA_DIR: folder })
   t.equal((await readiness(sick)).status, 200)
   const ids: number[] = []
-  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 5_000))
+  for (let i = 0; i < 8; i += 1) ids.push(await createStaged(service))
   await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
   t.match((await untilReady(sick, false)).text, /files of \d+ imports are missing in DATA_DIR of this engine/)
   t.match(sick.log(), /a file is missing here \(try 1 of 5\); this engine leaves the import alone for 60 s/)
@@ -159,7 +166,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   await service.start('engine', { DATA_DIR: folder })
   for (const id of ids) {
     const view = await importEnd(service, id)
-    t.same([view.state, countsOf(view)], ['finished', { added: 5_000 }], view.error_message ?? '')
+    t.same([view.state, countsOf(view)], ['finished', { added: 10_000 }], view.error_message ?? '')
   }
   t.equal(await service.collections.imports.countDocuments({ error_message: { $ne: null } }), 0)
 })
@@ -240,7 +247,7 @@ t.test('a process that is killed while it makes the mark leaves one to be named'
 
 t.test('an installation without a mark gets one where its staged files are', async (t) => {
   const service = await startService(t, ['control-plane'])
-  const id = await createImport(service, 100)
+  const id = await createStaged(service)
   await service.processes['control-plane']!.stop()
   await service.collections.installation.updateMany({}, { $unset: { data_folder_id: '' } })
   await rm(path.join(service.dataFolder, 'installation.id'))
@@ -263,7 +270,7 @@ t.test('an installation without a mark gets one where its staged files are', asy
 t.test('files that are gone fail the import with the fifth try', async (t) => {
   const service = await startService(t, ['control-plane'])
   const begins_at = new Date(Date.now() + 86_400_000).toISOString()
-  const content = await createImport(service, 100, { begins_at })
+  const content = await createStaged(service, { begins_at })
   const partition = await createImport(service, 5_000)
   const staging = path.join(service.dataFolder, 'staging')
   await rm(path.join(staging, String(content)), { recursive: true })

@@ -1,10 +1,17 @@
-import { openSource, stagedContent } from '../../shared/storage/staging/packed-content.ts'
+import { openSource, stagedContent, withContent } from '../../shared/storage/staging/packed-content.ts'
 import { folderStaging } from './folder-staging.ts'
+import { present } from './present.ts'
+import type { Service } from './service.ts'
 import type { Staging } from '../../shared/storage/staging/staging.ts'
 
-/** The inline content of an import as it was sent, from the staging of a service with `STAGING=disk`. */
-export const readStagedContent = (dataFolder: string, importId: number): Promise<Buffer> =>
-  readContent(folderStaging(dataFolder), importId)
+/** The inline content of an import as it was sent, from its document or the staging of a service with `STAGING=disk`. */
+export async function readStagedContent(
+  { dataFolder, collections }: Service,
+  importId: number,
+): Promise<Buffer> {
+  const document = present(await collections.imports.findOne({ _id: importId }), 'the import')
+  return readContent(withContent(folderStaging(dataFolder), document), importId)
+}
 
 export async function readContent(staging: Staging, importId: number): Promise<Buffer> {
   const file = await openSource(staging, stagedContent(importId))

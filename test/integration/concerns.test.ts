@@ -304,9 +304,9 @@ function isFaulty(command: Document): boolean {
   // The first command says it for the whole transaction.
   if (isInTransaction(command))
     return command['startTransaction'] === true && command['readConcern']?.level !== 'snapshot'
-  if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
   // A wake-up is only a hint, whatever becomes of the write that it announces.
-  if (command['find'] === 'wake_ups') return false
+  if (command[name] === 'wake_ups') return false
+  if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
   // Chunks move within the index by which they are found, so what is summed up of them is of one moment.
   if (command['aggregate'] === 'import_chunks') return command['readConcern']?.level !== 'snapshot'
   return reads.has(name) && !['majority', 'snapshot'].includes(command['readConcern']?.level)

@@ -40,7 +40,12 @@ const random = (bytes: number) => randomBytes(bytes * 0.75).toString('base64')
 const usageOf = (service: Service) => service.collections.ledgers.findOne({ _id: 1 })
 
 /** Bytes of all files of imports. */
-async function stagedBytes({ dataFolder, collections, settings }: Service): Promise<number> {
+async function stagedBytes(service: Service): Promise<number> {
+  const inDocuments = await service.collections.imports.find({ content: { $exists: true } }).toArray()
+  return inDocuments.reduce((sum, { content }) => sum + content!.length, await bytesInFiles(service))
+}
+
+async function bytesInFiles({ dataFolder, collections, settings }: Service): Promise<number> {
   if (settings['STAGING'] === 'gridfs') {
     const ofImports = { blob: /^staging\//, n: { $gte: 0 } }
     const pieces = await collections.blobPieces.find(ofImports, { projection: { n: 1, end: 1 } }).toArray()

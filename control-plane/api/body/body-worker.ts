@@ -6,9 +6,9 @@ export type WorkerReply =
   { body: ParsedBody } | { refusal: Pick<RequestError, 'code' | 'message' | 'status'> }
 
 /** Entry of the worker thread that parses bodies with large inline texts. */
-export default async function parseInWorker(sent: SentBody): Promise<WorkerReply> {
+export default function parseInWorker(sent: SentBody): WorkerReply {
   try {
-    return { body: await parseBody(sent) }
+    return { body: parseBody(sent) }
   } catch (error) {
     if (!(error instanceof RequestError)) throw error
     const { code, message, status } = error

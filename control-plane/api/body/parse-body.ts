@@ -53,7 +53,7 @@ const maxOtherBytes = binaryMegabyte
 const placeholder = 'inline'
 
 /** Throws `invalid_request` for a body that is no JSON, and 413 for one that is too large beside its inline text. */
-export async function parseBody({ pieces, inlineText }: SentBody): Promise<ParsedBody> {
+export function parseBody({ pieces, inlineText }: SentBody): ParsedBody {
   const bytes = Buffer.concat(pieces)
   const value = bytes.length === 0 ? undefined : parseJson(bytes)
   const hash = createHash('sha256').update(bytes).digest('base64url')
@@ -72,7 +72,7 @@ export async function parseBody({ pieces, inlineText }: SentBody): Promise<Parse
     ? {
         value,
         hash,
-        content: { packed: Buffer.concat(await Array.fromAsync(packed([content]))), isBlank },
+        content: { packed: packed(content), isBlank },
         sample: null,
       }
     : { value, hash, content: null, sample: { ...beginning(content, sampledBytes), isBlank } }

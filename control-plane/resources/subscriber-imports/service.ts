@@ -18,7 +18,10 @@ import { noImport, refusedMoves, type ImportMove } from './refusals.ts'
 export const importInPath: RecordOfPath<ImportDocument> = {
   refusals: [noImport],
   async find({ deps, caller, params: { id } }) {
-    const document = await deps.database.collections.imports.findOne({ _id: pathId(id, noImport) })
+    const document = await deps.database.collections.imports.findOne(
+      { _id: pathId(id, noImport) },
+      { projection: { content: 0 } },
+    )
     if (document === null || !canAccess(caller, document.organization_id)) throw noImport(id)
     return document
   },

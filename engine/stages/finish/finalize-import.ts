@@ -132,12 +132,13 @@ async function removeFiles(
   { staging, uploads, quota }: FinalizingContext,
   keptBytes?: number,
 ): Promise<void> {
-  const { _id: importId, organization_id: organizationId, source, pinned } = document
+  const { _id: importId, organization_id: organizationId, source, content, pinned } = document
   // The upload that the import has read, or where it never began the one of its creation.
   if (source.deleted_blob !== undefined)
     await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
   await Promise.all([
-    staging.removeImport(importId),
+    // A small import with its content in its document has no file.
+    content === undefined ? staging.removeImport(importId) : null,
     source.type === 'upload_directory' ? uploads.unpin(importId) : null,
   ])
   await quota.removeEntry(document, keptBytes)

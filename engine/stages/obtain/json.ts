@@ -2,7 +2,7 @@ import { ImportError } from '../../../shared/contract/errors.ts'
 import { stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import type { Source } from './source.ts'
 
-/** The control plane stages inline content before it creates the import. */
+/** The control plane stores inline content in the import's document, or stages it before it creates the import. */
 export const jsonSource: Source = async (document, { staging }) => {
   const name = stagedContent(document._id)
   const file = await staging.open(name)

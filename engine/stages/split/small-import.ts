@@ -20,6 +20,7 @@ export async function importSmall(
   staged: string,
 ): Promise<Exclude<SmallImportReport, { end: 'not_written' }> | null> {
   const { document, staging, pool, signal, step, database, metrics, log } = run
+  const { content: _, ...withoutContent } = document
   const { beginning, options } = document
   if (beginning === undefined || options.deactivate_subscribers_not_in_import) return null
   // A stored plan may be older than this claim of the step, and so than a new limit of the organization.
@@ -45,7 +46,7 @@ export async function importSmall(
     const report = await pool
       .writeSmallImport({
         document: {
-          ...document,
+          ...withoutContent,
           ...{ plan, header, number_of_records: records, warnings: [...document.warnings, ...warnings] },
         },
         chunks: chunkDocuments(document, plan, ranges, ids),

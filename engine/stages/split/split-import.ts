@@ -110,7 +110,7 @@ async function enterImporting(
       beginning,
       partition,
     }
-    const update = { $set: set }
+    const update = { $set: set, $unset: { content: '' as const } }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false
     await replaceChunks(collections, session, document._id, chunks)
     return true

@@ -75,16 +75,8 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   const { source, plan, format, reopen, signal } = options
   const { start, skipped_lines: skippedLines } = options.beginning
   const sizes = rangeSizes(source.size)
-  const sample = await sampleIdentities({
-    source,
-    start,
-    samples: Math.max(256, Math.min(1_024, sizes.ranges)),
-    identities: new IdentityReader(plan, format),
-    format,
-    wantedColumn: plan.identity.column,
-  })
   const { bufferSize, target: targetBytes } = sizes
-  const borders = chooseBorders(sample, sizes.ranges)
+  const borders = await findBorders(options, sizes.ranges)
   const sorter = new RecordSorter({ output, borders, bufferSize, targetBytes, plan, format })
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
@@ -107,6 +99,16 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
     warnings: sorter.warnings.sentences,
     mayMissRecords: sorter.warnings.findings.swallowing.records > 0,
   }
+}
+
+/** None for a source that is one range. */
+async function findBorders({ source, beginning, plan, format }: SplitOptions, ranges: number) {
+  if (ranges === 1) return []
+  const sample = await sampleIdentities({
+    ...{ source, start: beginning.start, samples: Math.max(256, Math.min(1_024, ranges)) },
+    ...{ identities: new IdentityReader(plan, format), format, wantedColumn: plan.identity.column },
+  })
+  return chooseBorders(sample, ranges)
 }
 
 /** Scans the source from the byte `start` to its end, and writes what the sorter has made of it meanwhile. */

@@ -311,6 +311,11 @@ export const importDocument = z.object({
     /** Its secrets are left out when `sealed` is present, and after the end (shared/store/secrets.ts). */
     url: z.string().nullable(),
   }),
+  /**
+   * Inline content of at most 64 KiB, packed (shared/storage/staging/packed-content.ts), until its rows are written or it
+   * is split. Absent: it is staged.
+   */
+  content: bytes().optional(),
   /** Subscriber ids from this one on were allocated after the import began. Null: as with `import_epoch`. */
   first_new_subscriber_id: id().nullable(),
   /**

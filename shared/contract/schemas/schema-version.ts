@@ -8,7 +8,7 @@ import { integer } from './bson-schema.ts'
  * an upgrade would set the validators back, and they would refuse what newer processes write. Running processes don't
  * notice another major version, so an upgrade to it stops them all.
  */
-export const schemaVersion: SchemaVersion = { major: 1, minor: 1 }
+export const schemaVersion: SchemaVersion = { major: 1, minor: 2 }
 
 export interface SchemaVersion {
   major: number

@@ -1,11 +1,11 @@
-import { constants, zstdCompress, zstdDecompress } from 'node:zlib'
-import { promisify } from 'node:util'
-import { equalPieces } from './equal-pieces.ts'
+import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import { ImportError } from '../../contract/errors.ts'
+import type { ImportDocument } from '../../contract/schemas/import.ts'
+import { MemoryFile } from './memory-file.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
- * Inline content is compressed in the staging, because its import may be scheduled for years ahead, and a compressed
+ * Inline content is compressed in its import's document or the staging, because its import may be scheduled for years ahead, and a compressed
  * body of a few kilobytes may bring 64 MB. Each piece is compressed by itself, so that splitting can read from any
  * position with one piece in memory:
  *     piece, piece, ..., the pieces' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
@@ -17,33 +17,40 @@ const pieceBytes = 256 * 1024
 const mark = Buffer.from('RCP1')
 const endBytes = 8 + mark.length
 
-const compress = promisify(zstdCompress)
-const decompress = promisify(zstdDecompress)
 const compression = {
   params: { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 },
 }
 
-/** Yields the content as it is stored. Each piece is read from the content after the one before it was written. */
-export async function* packed(
-  content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-): AsyncGenerator<Buffer> {
-  const lengths: number[] = []
-  let size = 0
-  for await (const piece of equalPieces(content, pieceBytes)) {
-    size += piece.length
-    const bytes = await compress(piece, compression)
-    lengths.push(bytes.length)
-    yield bytes
-  }
-  const end = Buffer.alloc(lengths.length * 4 + endBytes)
-  for (const [i, length] of lengths.entries()) end.writeUInt32LE(length, i * 4)
-  end.writeBigUInt64LE(BigInt(size), lengths.length * 4)
+/** The content as it is stored. Compressing is synchronous: 52 KB take 0.14 ms of CPU, and 0.4 with the thread pool. */
+export function packed(content: Buffer): Buffer {
+  const pieces: Buffer[] = []
+  for (let at = 0; at < content.length; at += pieceBytes)
+    pieces.push(zstdCompressSync(content.subarray(at, at + pieceBytes), compression))
+  const end = Buffer.alloc(pieces.length * 4 + endBytes)
+  for (const [i, { length }] of pieces.entries()) end.writeUInt32LE(length, i * 4)
+  end.writeBigUInt64LE(BigInt(content.length), pieces.length * 4)
   mark.copy(end, end.length - mark.length)
-  yield end
+  return Buffer.concat([...pieces, end])
 }
 
 /** Name of the packed inline content of an import. */
 export const stagedContent = (importId: number): string => `${importId}/content`
+
+/** Content of up to this size is in its import's document, and in no file. */
+export const maxBytesInDocument = 64 * 1024
+
+/** The staging, in which the content in the import's document is a file too. */
+export const withContent = (
+  staging: Staging,
+  { _id, content }: Pick<ImportDocument, '_id' | 'content'>,
+): Staging =>
+  content === undefined
+    ? staging
+    : {
+        ...staging,
+        open: (name) =>
+          name === stagedContent(_id) ? Promise.resolve(new MemoryFile(content)) : staging.open(name),
+      }
 
 /** Opens a staged source, and unpacks it on reading where it is packed. Null when there is none. */
 export async function openSource(staging: Staging, name: string): Promise<StagedFile | null> {
@@ -93,7 +100,7 @@ async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile>
     const piece = pieces[index]
     if (piece === undefined) throw damaged()
     const stored = await bytesAt(piece.start, piece.length)
-    const bytes = await decompress(stored, { maxOutputLength: pieceBytes })
+    const bytes = zstdDecompressSync(stored, { maxOutputLength: pieceBytes })
     if (bytes.length !== Math.min(pieceBytes, size - index * pieceBytes)) throw damaged()
     last = { index, bytes }
     return bytes

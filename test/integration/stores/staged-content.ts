@@ -21,7 +21,7 @@ const document = { _id: 7, organization_id: 1, source: { type: 'json' } } as Imp
 /** Stages a text as a creation does; resolves to the bytes that count to the quota, which `deps` can withdraw again. */
 async function stage(text: string, staging: Staging = disk) {
   const body = JSON.stringify({ text })
-  const { content } = await parseBody({ pieces: [Buffer.from(body)], inlineText: { path: ['text'] } })
+  const { content } = parseBody({ pieces: [Buffer.from(body)], inlineText: { path: ['text'] } })
   const counted = { bytes: 0 }
   const stagedQuota = {
     enter: (_organization: number, _id: number, bytes: number) => {

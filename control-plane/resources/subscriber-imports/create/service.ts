@@ -12,6 +12,7 @@ import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import { newImportView } from '../../../../shared/processes/import-views.ts'
 import { logImportState } from '../../../../shared/processes/import-log.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
+import { maxBytesInDocument } from '../../../../shared/storage/staging/packed-content.ts'
 import { wakeUp } from '../../../../shared/store/wake-up.ts'
 import type { RequestCaller } from '../../../api/request-locals.ts'
 import { noMailingList } from '../../../api/scope.ts'
@@ -132,6 +133,9 @@ async function checkedDocument(
     options,
     field_ids: fieldIds,
     source,
+    ...(source.type === 'json' && content !== null && content.packed.length <= maxBytesInDocument
+      ? { content: content.packed }
+      : {}),
     first_new_subscriber_id: null,
     step_writes: 0,
     download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },

@@ -31,7 +31,7 @@ export async function listImports(
     view === 'full'
       ? fullViews(collections, documents as ImportDocument[], call.deps.secrets)
       : listViews(call.deps, documents)
-  const options = view === 'full' ? {} : { projection: summaryFields }
+  const options = { projection: view === 'full' ? { content: 0 as const } : summaryFields }
   if (order === 'created')
     return readPage(call, imports, createdFilter(query.scope, { wanted, active, ended }), {
       ...{ query, scope, sort: { _id: -1 as const }, views: toViews },
