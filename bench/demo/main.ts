@@ -78,6 +78,7 @@ async function show(service: Service, folder: string): Promise<boolean> {
 
   const isRight = compare([inline, byFtp, byUrl], dataset.expectedCounts())
   console.log(`
+Console   ${url}/console/   (API key ${key})
 API       ${url}/svc/api/v2   (user api, password ${key})
 Docs      ${url}/docs/
 FTP       ${ready.ftp}   (the same user and password)

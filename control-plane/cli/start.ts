@@ -71,6 +71,7 @@ function forPeople({ http = '', ftp = '', metrics, mongodb, api_key: key = null 
   return `
 Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
 
+  Console  ${http}/console/, which asks for an API key
   API      ${http}/svc/api/v2, described at ${http}/docs/
   FTP      ${ftp}, user api, password: an API key
   Metrics  ${Object.values(metrics).join('  ')}

@@ -1,17 +1,23 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { pipeline } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { chromium } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { Agent, fetch } from 'undici'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
+import { chromiumPath } from '../helpers/console-browser.ts'
 import { DocumentedCommands } from '../helpers/documented-commands.ts'
+import { listeningPort } from '../helpers/listening-port.ts'
 import { command, noDockerEngine, startDockerEngine, type DockerEngine } from '../helpers/docker-engine.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { basic, until, type Json } from '../helpers/service.ts'
@@ -355,6 +361,40 @@ async function backUpAndRestore(t: Test, stack: Stack): Promise<void> {
   say('backup and restore')
 }
 
+/** A browser watches an import through the proxy, live. */
+async function useConsole(t: Test, stack: Stack): Promise<void> {
+  const { engine, key, importOfLargeFile, finished, say } = stack
+  const socketPath = await engine.forward(8080)
+  const listener = createServer((client) => {
+    const proxy = connect(socketPath)
+    pipeline(client, proxy, client, () => undefined)
+  })
+  await once(listener.listen(0, '127.0.0.1'), 'listening')
+  const port = listeningPort(listener)
+  const browser = await chromium.launch({ executablePath: chromiumPath!, args: ['--no-sandbox'] })
+  t.teardown(async () => {
+    await browser.close()
+    listener.close()
+  })
+  const page = await browser.newPage()
+  const errors: string[] = []
+  page.on('console', (message) => {
+    if (message.type() === 'error') errors.push(message.text())
+  })
+  await page.goto(`http://localhost:${port}/`)
+  t.equal(page.url(), `http://localhost:${port}/console/`)
+  await page.getByLabel('API key').fill(key)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { level: 1, name: 'Mailing lists' }).waitFor()
+  const id = await importOfLargeFile('the console')
+  await page.goto(`http://localhost:${port}/console/imports/${id}`)
+  await page.getByRole('img', { name: /^Rows a second: now / }).waitFor()
+  await page.getByText('Finished', { exact: true }).waitFor({ timeout: 120_000 })
+  t.same(await finished(id), ['finished', rows])
+  t.same(errors, [])
+  say('the console')
+}
+
 async function checkConfinement(t: Test, { compose, request }: Stack): Promise<void> {
   const paths = ['/metrics', '/readyz', '/healthz', '/metrics/', '/METRICS']
   t.same(
@@ -629,6 +669,11 @@ t.test('the stack of the compose file loses nothing', { skip, timeout: 1_500_000
   )
   await t.test('the proxy passes on no endpoint for operators, and no process has privileges', (t) =>
     checkConfinement(t, stack),
+  )
+  await t.test(
+    'the console comes through the proxy',
+    { skip: chromiumPath === undefined && 'chromium is not installed' },
+    (t) => useConsole(t, stack),
   )
   await t.test('a control plane is killed and comes back', (t) => killControlPlane(t, stack))
   await t.test('the proxy stops within its grace, under load and with an open event stream', (t) =>

@@ -50,7 +50,7 @@ t.test('the demo imports through three doors, compares the counts, and cleans up
   t.match(text, /^ +inline +FTP +URL +expected$/m)
   t.match(text, /^skipped_duplicate +(\d+) +\1 +\1 +\1$/m)
   t.match(text, /All three are equal, and equal to what the generator knows/)
-  for (const what of ['API', 'Docs', 'FTP', 'Metrics', 'MongoDB', 'Log'])
+  for (const what of ['Console', 'API', 'Docs', 'FTP', 'Metrics', 'MongoDB', 'Log'])
     t.match(text, new RegExp(`^${what} `, 'm'))
   t.notOk(existsSync(folder))
   t.equal(processesOf(folder), '')
