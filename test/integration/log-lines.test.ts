@@ -259,6 +259,23 @@ t.test('each change of state by an engine is a line, the last one with duration 
   ])
 })
 
+t.test('an upload that its import deletes has a line, by its name in the directory', async (t) => {
+  const list = await createList(service)
+  await call('PUT', '/uploads/once.csv', 'email\nann@example.com\n')
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: {
+        ...{ type: 'upload_directory', filename: 'once.csv' },
+        ...{ delete_after: true, display_name: 'People.csv' },
+      },
+    },
+  })
+  t.match(await found('engine', { event: 'delete', import_id: id }), [
+    { organization_id: 1, filename: 'once.csv', result: 'complete', level: 'info' },
+  ])
+})
+
 t.test('what clients did wrong has no stack', async (t) => {
   for (const name of ['control-plane', 'ftp', 'engine'] as const)
     t.notMatch(processes[name]!.log(), /"stack":/)

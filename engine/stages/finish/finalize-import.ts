@@ -129,13 +129,16 @@ async function removeWorkingData(
 
 async function removeFiles(
   document: EndedImport,
-  { staging, uploads, quota }: FinalizingContext,
+  { staging, uploads, quota, log }: FinalizingContext,
   keptBytes?: number,
 ): Promise<void> {
   const { _id: importId, organization_id: organizationId, source, content, pinned } = document
   // The upload that the import has read, or where it never began the one of its creation.
-  if (source.deleted_blob !== undefined)
-    await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
+  if (source.deleted_blob !== undefined) {
+    const filename = await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
+    const line = { event: 'delete', organization_id: organizationId, import_id: importId, filename }
+    if (filename !== null) log.info({ ...line, result: 'complete' }, 'the upload of an import was deleted')
+  }
   await Promise.all([
     // A small import with its content in its document has no file.
     content === undefined ? staging.removeImport(importId) : null,

@@ -58,11 +58,13 @@ export class Uploads {
     return (await findPair(this.collections, organizationId, name)).finished
   }
 
-  /** Deletes the finished file with this blob, under whatever name; nothing where a newer one has replaced it. */
-  async deleteFile(organizationId: number, blob: string): Promise<void> {
+  /** Deletes the finished file with this blob and resolves to its name; null where a newer one has replaced it. */
+  async deleteFile(organizationId: number, blob: string): Promise<string | null> {
     const record = await findFinished(this.collections, blob)
-    if (record === null) return
-    await this.removeBlobs((await removeFinished(this, organizationId, record.name, blob)) ?? [])
+    if (record === null) return null
+    const removed = await removeFinished(this, organizationId, record.name, blob)
+    await this.removeBlobs(removed ?? [])
+    return removed === null ? null : record.name
   }
 
   /** Opens the finished file of a name; null when there is none. */
