@@ -25,9 +25,18 @@ const packages: Record<string, string> = {
 }
 const plotStyles = packageFile('uplot', 'uPlot.min.css')
 
+/** Modules that the console shares with the service: they import no others, and nothing of Node.js. */
+const shared = [
+  'contract/import-state.ts',
+  ...['boolean-text', 'identity', 'normalized-text', 'subscriber-status'].map((name) => `values/${name}.ts`),
+]
+
 const address = (name: string): string => `packages/${name.replaceAll('/', '-')}.js`
 const importMap = JSON.stringify({
-  imports: Object.fromEntries(Object.keys(packages).map((name) => [name, `/console/${address(name)}`])),
+  imports: {
+    ...Object.fromEntries(Object.keys(packages).map((name) => [name, `/console/${address(name)}`])),
+    '/shared/': '/console/shared/',
+  },
 })
 
 const page = `<!doctype html>
@@ -56,6 +65,11 @@ interface ServedFile {
 }
 
 const served = (type: string, file: string): ServedFile => ({ type, content: () => read(file) })
+/** A file of ours, as a browser takes it. */
+const source = (file: string): ServedFile => ({
+  type: types[path.extname(file)]!,
+  content: () => (file.endsWith('.ts') ? withoutTypes(read(file)) : read(file)),
+})
 const read = (file: string): string => readFileSync(file, 'utf8')
 
 const types: Record<string, string> = {
@@ -71,13 +85,10 @@ const files = new Map([
   ...Object.entries(packages).map(
     ([name, file]) => [address(name), served('text/javascript', file)] as const,
   ),
-  ...readdirSync(folder).flatMap((name) => {
-    const type = types[path.extname(name)]
-    if (type === undefined) return []
-    const text = () => read(path.join(folder, name))
-    const content = name.endsWith('.ts') ? () => withoutTypes(text()) : text
-    return [[name, { type, content }] as const]
-  }),
+  ...shared.map((name) => [`shared/${name}`, source(path.join(folder, '../../shared', name))] as const),
+  ...readdirSync(folder)
+    .filter((name) => path.extname(name) in types)
+    .map((name) => [name, source(path.join(folder, name))] as const),
 ])
 
 interface MadeFile {
@@ -128,6 +139,7 @@ export function consolePage(): Router {
 
 function sendFile(request: Request, response: Response, { type, content, tag }: MadeFile): void {
   response.set({ ETag: tag, 'Cache-Control': 'no-cache' }).type(type)
-  if (request.fresh) response.status(304).end()
+  // `request.fresh` is false for who reloads, whose copy is as good.
+  if (request.get('if-none-match')?.includes(tag) === true) response.status(304).end()
   else response.send(content)
 }

@@ -5,7 +5,7 @@ import { call, messageOf, useLoad } from './api.ts'
 import { areLogsKept } from './downloads.ts'
 import { formatRows, maxShownRows, readFailedRows, separatorOf, type FailedRow } from './failed-rows.ts'
 import { number, randomName } from './format.ts'
-import { settingsOf } from './import-settings.ts'
+import { asCreation, settingsLike } from './import-settings.ts'
 import { Fault, Loading, valueOf } from './page.ts'
 import { go } from './router.ts'
 import { may } from './session.ts'
@@ -128,7 +128,7 @@ function importMended(
   const { csv_has_headers, csv_field_enclosure, date_format } = view.file_format
   const headers = csv_has_headers && view.headers !== null ? [view.headers] : []
   const creation = {
-    ...settingsOf(view),
+    ...asCreation(settingsLike(view, true), view.column_mapping),
     column_mapping: view.column_mapping,
     file_format: {
       ...{ csv_has_headers: headers.length > 0, csv_field_enclosure, date_format },

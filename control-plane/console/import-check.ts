@@ -1,98 +1,99 @@
 import type { VNode } from 'preact'
 import { html } from 'htm/preact'
-import type { InspectionView } from '../resources/import-inspection/schemas.ts'
 import type { SubscriberCountsView } from '../resources/subscriber-counts/schemas.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { get } from './api.ts'
-import { OutcomeCounts } from './counts.ts'
+import { OutcomeCounts, statusName } from './counts.ts'
 import { ask } from './dialog.ts'
 import { FailedRows, WhyRowsFailed } from './failures.ts'
-import { number, percent } from './format.ts'
-import { hasAmbiguousDates, hasEmail, saysConsent } from './import-columns.ts'
-import type { DraftState, ImportDraft } from './import-draft.ts'
-import { Warnings } from './import.ts'
-import { Fault } from './page.ts'
+import { number } from './format.ts'
+import { fieldOf, hasAmbiguousDates, saysConsent } from './import-columns.ts'
+import type { DraftState } from './import-draft.ts'
+import type { StepProps } from './import-steps.ts'
+import { Fault, Warnings } from './page.ts'
 import { go, guardLeaving } from './router.ts'
 
-interface CheckProps {
-  draft: ImportDraft
-  state: DraftState
-  inspection: InspectionView
-  onImported: () => void
-}
-
 /** The last step: a dry run with its result, and the import itself. */
-export function CheckAndImport({ draft, state, inspection, onImported }: CheckProps): VNode {
-  const { check, running, fault, upload } = state
-  const missing = whatIsMissing(state, inspection)
+export function CheckAndImport({
+  draft,
+  state,
+  inspection,
+  onImported,
+}: StepProps & { onImported: () => void }): VNode {
+  const { check, running, fault } = state
+  const missing = whatIsMissing({ state, inspection })
   const isDisabled = missing !== null || running !== null || state.isInspecting
   const submit = async () => {
-    if (check !== null && !(await isDeactivationMeant(check))) return
+    if (check !== null && !(await isDeactivationMeant(check.view))) return
     const id = await draft.import()
     if (id === null) return
     onImported()
     guardLeaving(null)
     await go(`/console/imports/${id}`)
   }
-  const isUploading = upload !== null && upload.sent < upload.total
-  const uploading = isUploading ? ` (${percent(upload.sent / upload.total)})` : ''
+  const button = (name: string, press: () => Promise<void>, kind = '') =>
+    html`<button type="button" class=${kind} disabled=${isDisabled} aria-describedby=${missing !== null && 'missing'} onClick=${() => void press()}>${name}</button>`
   return html`<section class="panel">
     <h2>Check and import</h2>
-    ${check !== null && check.state === 'finished' && html`<p class="outlook" role="status">${outlook(check, state)}</p>`}
+    ${check?.view.state === 'finished' && html`<p class="outlook" role="status">${outlook(check, state)}</p>`}
     ${missing !== null && html`<p id="missing" class="hint">${missing}</p>`}
     <div class="buttons">
-      <button type="button" disabled=${isDisabled} aria-describedby=${missing === null ? null : 'missing'} onClick=${() => void draft.check()}>
-        Check without importing
-      </button>
-      <button type="button" class="primary" disabled=${isDisabled} aria-describedby=${missing === null ? null : 'missing'} onClick=${() => void submit()}>
-        Import
-      </button>
+      ${button('Check without importing', () => draft.check())} ${button('Import', submit, 'primary')}
     </div>
-    ${running !== null && html`<p class="loading" role="status">${running}${isUploading ? uploading : ''}…</p>`}
+    ${running !== null && html`<p class="loading" role="status">${running}…</p>`}
     <${Fault} text=${fault} />
-    ${check !== null && html`<${CheckResult} ...${{ check }} />`}
+    ${check !== null && html`<${CheckResult} check=${check.view} />`}
   </section>`
 }
 
 /** Why the buttons can't be pressed. */
-function whatIsMissing(
-  { targets, options, format, fields }: DraftState,
-  inspection: InspectionView,
-): string | null {
-  if (!hasEmail(targets)) return 'Choose the column that has the email addresses.'
+function whatIsMissing({ state, inspection }: Pick<StepProps, 'state' | 'inspection'>): string | null {
+  const { targets, settings, format, fields } = state
+  if (!targets.includes('field:email')) return 'Choose the column that has the email addresses.'
   if (inspection.import_error !== null)
     return 'Change how the file is read, or its columns: see above what is wrong.'
-  if (format.dates === '' && hasAmbiguousDates(inspection, targets, fields))
+  if (format.date_format === undefined && hasAmbiguousDates(inspection, targets, fields))
     return 'Choose how dates are read.'
-  if (options.consent === '' && !saysConsent(targets))
-    return 'Choose whether new subscribers are subscribed or unsubscribed, or the column that says so.'
-  return null
+  return settings.subscriber_defaults.status === undefined && !saysConsent(targets.map(fieldOf))
+    ? 'Choose whether new subscribers are subscribed or unsubscribed, or the column that says so.'
+    : null
 }
 
 /** What the import will do, in one sentence. */
-function outlook({ stats }: ImportView, { targets, options }: DraftState): string {
+function outlook(
+  { view: { stats }, statuses }: NonNullable<DraftState['check']>,
+  { targets, settings }: DraftState,
+): string {
   const { added, updated, failed, deactivated, skipped_overwrite: left } = stats.subscribers
+  const become = (status: string, count: number, i = 0) =>
+    `${number(count)} ${i === 0 ? 'become ' : ''}${statusName(status).toLowerCase()}`
   const others = stats.records_imported - added - updated - failed - left
-  const become = saysConsent(targets)
-    ? `${number(added)} are added with the status that their row says`
-    : `${number(added)} become ${options.consent}`
-  const parts = [
-    become,
-    ...(updated > 0 ? [`${number(updated)} are there already and are updated`] : []),
-    ...(left > 0 ? [`${number(left)} are there already and stay`] : []),
-    ...(others > 0 ? [`${number(others)} are skipped`] : []),
-    ...(failed > 0 ? [`${number(failed)} fail`] : []),
-    ...(deactivated > 0 ? [`${number(deactivated)} are deactivated`] : []),
+  const new_ = !saysConsent(targets.map(fieldOf))
+    ? become(settings.subscriber_defaults.status ?? 'active', added)
+    : statuses === null || added === 0
+      ? `${number(added)} are added with the status that their row says`
+      : Object.entries(statuses)
+          .map(([status, count], i) => become(status, count, i))
+          .join(', ')
+  const parts: [number, string][] = [
+    [updated, 'are there already and are updated'],
+    [left, 'are there already and stay'],
+    ...([
+      [others, 'are skipped'],
+      [failed, 'fail'],
+      [deactivated, 'are deactivated'],
+    ] as [number, string][]),
   ]
-  return `${number(stats.records_imported)} rows: ${parts.join('; ')}`
+  const rest = parts.filter(([count]) => count > 0).map(([count, what]) => `; ${number(count)} ${what}`)
+  return `${number(stats.records_imported)} rows: ${new_}${rest.join('')}`
 }
 
 /** Asks where over half of the list would be deactivated. */
-async function isDeactivationMeant(check: ImportView): Promise<boolean> {
-  const { deactivated } = check.stats.subscribers
+async function isDeactivationMeant({ stats, mailing_list_id: id }: ImportView): Promise<boolean> {
+  const { deactivated } = stats.subscribers
   if (deactivated === 0) return true
   const { mailing_lists: lists } = await get<SubscriberCountsView>('/subscriber_counts')
-  const active = lists.find(({ mailing_list: list }) => list.id === check.mailing_list_id)?.counts.active ?? 0
+  const active = lists.find(({ mailing_list: list }) => list.id === id)?.counts.active ?? 0
   if (deactivated * 2 <= active) return true
   return ask({
     question: `Deactivate ${number(deactivated)} of ${number(active)} active subscribers?`,
@@ -102,9 +103,10 @@ async function isDeactivationMeant(check: ImportView): Promise<boolean> {
 }
 
 function CheckResult({ check }: { check: ImportView }): VNode {
+  const isFinished = check.state === 'finished'
   return html`<div class="results" role="region" aria-label="Result of the check">
-    <h3>${check.state === 'finished' ? 'Nothing was imported. An import now would do this:' : 'The check did not finish'}</h3>
-    ${check.error_message !== null && html`<p class="fault">${check.error_message}</p>`}
+    <h3>${isFinished ? 'Nothing was imported. An import now would do this:' : 'The check did not finish'}</h3>
+    <${Fault} text=${check.error_message} />
     <${OutcomeCounts} counts=${check.stats.subscribers} />
     <${Warnings} warnings=${check.warnings} />
     <${WhyRowsFailed} summary=${check.failure_summary} />

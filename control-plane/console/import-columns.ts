@@ -1,29 +1,36 @@
+import { comparisonForm } from '../../shared/values/identity.ts'
+import type { BuiltInColumn } from '../../shared/contract/schemas/import.ts'
 import type { CustomFieldView } from '../resources/custom-fields/schemas.ts'
 import type { InspectionView } from '../resources/import-inspection/schemas.ts'
 import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
-import type { BuiltInColumn } from '../../shared/contract/schemas/import.ts'
 
-/** What the columns of a file become. */
-
-const builtInColumns: BuiltInColumn[] = [
-  ...(['email', 'status', 'consent', 'email_format', 'subscribe_time', 'subscribe_ip'] as const),
-  ...(['remove_time', 'remove_ip', 'confirmed', 'confirm_time'] as const),
-]
-
+/** What the columns of a file become: `ignore`, a `new` text field, or what the mapping takes. */
 export type Target = 'ignore' | 'new' | `field:${string}`
 
-export const targetName = (target: Target): string | null =>
-  target.startsWith('field:') ? target.slice('field:'.length) : null
+export const builtInNames: Record<BuiltInColumn, string> = {
+  ...{
+    email: 'Email address',
+    status: 'Status',
+    consent: 'Consent (yes or no)',
+    email_format: 'Email format',
+  },
+  ...{ subscribe_time: 'Time subscribed', subscribe_ip: 'IP subscribed from' },
+  ...{ remove_time: 'Time removed', remove_ip: 'IP removed from' },
+  ...{ confirmed: 'Confirmed', confirm_time: 'Time confirmed' },
+}
+const builtInColumns = Object.keys(builtInNames) as BuiltInColumn[]
+
+/** The entry of the mapping. New text fields have none yet. */
+export const fieldOf = (target: Target | undefined): string | null =>
+  target?.startsWith('field:') === true ? target.slice('field:'.length) : null
 
 const asTarget = (name: string | null | undefined): Target =>
   name === null || name === undefined ? 'ignore' : `field:${name}`
 
-/** As the service compares names. */
-const comparisonForm = (text: string): string => text.normalize('NFC').toLowerCase()
 const isSameName = (a: string, b: string): boolean => comparisonForm(a) === comparisonForm(b)
 
-export const usableColumns = (list: MailingListView): string[] =>
+export const usableColumns = (list: MailingListView): BuiltInColumn[] =>
   builtInColumns.filter((name) =>
     name === 'email_format' ? list.has_format : !name.startsWith('confirm') || list.has_confirmed,
   )
@@ -42,79 +49,62 @@ export function proposedTargets(inspection: InspectionView): Target[] {
   )
 }
 
-interface Earlier {
-  earlier: ImportView
-  fields: CustomFieldView[]
-  /** Whether some equal headers suffice, or all have to be equal. */
-  isPartEnough: boolean
-}
-
-/** The mapping of an earlier import, for columns of equal header; null where it doesn't fit. */
+/**
+ * The mapping of an earlier import, for columns of equal header; null where it doesn't fit: with `isPartEnough` one equal
+ * header suffices, else all have to be equal.
+ */
 export function likeTargets(
   inspection: InspectionView,
-  { earlier, fields, isPartEnough }: Earlier,
+  {
+    earlier,
+    fields,
+    isPartEnough,
+  }: { earlier: ImportView; fields: CustomFieldView[]; isPartEnough: boolean },
 ): Target[] | null {
   const own = ownColumns(inspection)
   const headers = inspection.columns.map(({ header }) => header)
-  const known = earlier.headers ?? []
-  const theirs = headers.slice(0, headers.length - own.length)
-  const isEqual = theirs.length === known.length && theirs.every((header, i) => header === known[i])
-  const isHeaderless = !inspection.csv_has_headers && earlier.headers === null
-  if (!isEqual && !isPartEnough) return null
-  if (!isEqual && !isHeaderless && !headers.some((header) => header !== null && known.includes(header)))
-    return null
-  const mapped = (column: number): string | null => {
-    const at = isEqual || isHeaderless ? column : known.indexOf(headers[column] ?? '')
-    return earlier.column_mapping[at] ?? null
-  }
-  const exists = (name: string) =>
-    builtInColumns.some((column) => column === name) || fields.some((field) => isSameName(field.name, name))
-  const taken = new Set<string>()
+  const known: (string | null)[] = earlier.headers ?? earlier.column_mapping.map(() => null)
+  const width = headers.length - own.length
+  const isEqual = width === known.length && known.every((header, i) => header === headers[i])
+  const isSome = headers.some((header) => header !== null && known.includes(header))
+  if (!isEqual && !(isPartEnough && isSome)) return null
+  const names = [...builtInColumns, ...fields.map(({ name }) => name)]
   return headers.map((header, i) => {
-    if (own.includes(i)) return 'ignore'
-    const isKnown = isEqual || isHeaderless || (header !== null && known.includes(header))
-    const name = isKnown ? mapped(i) : (inspection.column_mapping[i] ?? null)
-    if (name === null || !exists(name) || taken.has(comparisonForm(name))) return 'ignore'
-    taken.add(comparisonForm(name))
-    return asTarget(name)
+    const at = isEqual ? i : known.indexOf(header)
+    const name = (at === -1 ? inspection.column_mapping[i] : earlier.column_mapping[at]) ?? null
+    return own.includes(i) || name === null || !names.some((other) => isSameName(other, name))
+      ? 'ignore'
+      : asTarget(name)
   })
 }
 
 const maxNameLength = 49
 
-/** The name of the text field that is made of a column, by its header; null for a blank one. */
-export function newFieldName(header: string | null): string | null {
-  const name = Array.from((header ?? '').trim())
+/** The name of the text field that is made of a column, by its header; blank for a blank one. */
+export const newFieldName = ({ columns }: InspectionView, column: number): string =>
+  Array.from((columns[column]?.header ?? '').trim())
     .slice(0, maxNameLength)
     .join('')
     .trim()
-  return name === '' ? null : name
-}
 
-/** Whether a field can be made of a column: its name must not be taken by a field, a built-in column or an earlier column. */
+/** A field can be made where its name isn't that of a field, a built-in column or another column's new field. */
 export function canBeNew(
   column: number,
-  { columns }: InspectionView,
+  inspection: InspectionView,
   fields: CustomFieldView[],
   targets: Target[],
 ): boolean {
-  const name = newFieldName(columns[column]?.header ?? null)
-  if (name === null) return false
-  const earlier = targets.flatMap((target, i) =>
-    target === 'new' && i !== column ? [newFieldName(columns[i]?.header ?? null) ?? ''] : [],
+  const name = newFieldName(inspection, column)
+  const others = targets.flatMap((target, i) =>
+    target === 'new' && i !== column ? [newFieldName(inspection, i)] : [],
   )
-  return ![...builtInColumns, ...fields.map((field) => field.name), ...earlier].some((taken) =>
-    isSameName(taken, name),
-  )
+  const taken = [...builtInColumns, ...fields.map((field) => field.name), ...others]
+  return name !== '' && !taken.some((other) => isSameName(other, name))
 }
 
-const isMapped = (targets: Target[], names: string[]): boolean =>
-  targets.some((target) => names.includes(targetName(target) ?? ''))
+export const saysConsent = (mapping: (string | null)[]): boolean =>
+  mapping.some((name) => name === 'status' || name === 'consent')
 
-export const saysConsent = (targets: Target[]): boolean => isMapped(targets, ['status', 'consent'])
-export const hasEmail = (targets: Target[]): boolean => isMapped(targets, ['email'])
-
-const dateTypes = ['date', 'day_of_year']
 const twoNumbers = /^\s*\d{1,2}[-/]\d{1,2}(?:[-/]\d{4}|\s*$)/
 
 /** Whether a mapped column has dates whose day and month could be either. */
@@ -123,38 +113,28 @@ export function hasAmbiguousDates(
   targets: Target[],
   fields: CustomFieldView[],
 ): boolean {
-  if (date_format !== null) return false
   return columns.some(({ samples }, i) => {
-    const name = targetName(targets[i] ?? 'ignore') ?? ''
+    const name = fieldOf(targets[i]) ?? ''
     const type = fields.find((field) => isSameName(field.name, name))?.field_type ?? ''
-    const isDate = dateTypes.includes(type) || /^(subscribe|remove|confirm)_time$/.test(name)
-    return isDate && samples.some((sample) => twoNumbers.test(sample))
+    const isDate = ['date', 'day_of_year'].includes(type) || /^(subscribe|remove|confirm)_time$/.test(name)
+    return date_format === null && isDate && samples.some((sample) => twoNumbers.test(sample))
   })
 }
 
-export interface ColumnNote {
-  text: string
-  isFault: boolean
-}
+/** What the inspection warns of in one column. */
+export const columnWarnings = ({ warnings }: InspectionView, column: number): string[] =>
+  warnings.filter((text) => new RegExp(`^column ${column + 1}\\b`).test(text))
 
-/** What the inspection says of one column: its warnings, and how many of the first rows fail by it. */
-export function columnNotes(
-  column: number,
-  { warnings, records }: InspectionView,
-  target: Target,
-): ColumnNote[] {
-  const about = new RegExp(`^column ${column + 1}\\b`)
-  const notes = warnings.filter((text) => about.test(text)).map((text) => ({ text, isFault: false }))
-  const name = targetName(target)
-  const faults = name === null ? [] : records.filter(({ error }) => error?.includes(`${name}: `) === true)
-  if (faults.length === 0) return notes
-  const sentence = faults[0]?.error?.split('; ').find((part) => part.startsWith(`${name}: `)) ?? ''
-  return [
-    ...notes,
-    { text: `${faults.length} of the first ${records.length} rows fail: ${sentence}`, isFault: true },
-  ]
-}
-
-/** Warnings that belong to no column. */
 export const otherWarnings = ({ warnings }: InspectionView): string[] =>
   warnings.filter((text) => !/^column \d+\b/.test(text))
+
+/** How many of the first rows fail by a column, and why; null for none. */
+export function columnFault({ records }: InspectionView, target: Target): string | null {
+  const start = `${fieldOf(target)}: `
+  const sentences = records.flatMap(
+    ({ error }) => error?.split('; ').find((part) => part.startsWith(start)) ?? [],
+  )
+  return sentences.length === 0
+    ? null
+    : `${sentences.length} of the first ${records.length} rows fail: ${sentences[0]}`
+}

@@ -6,14 +6,12 @@ import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { get, useLoad } from './api.ts'
 import type { PageProps } from './app.ts'
-import { CheckAndImport } from './import-check.ts'
-import { ColumnsTable } from './import-columns-table.ts'
-import { ImportDraft } from './import-draft.ts'
-import { FormatPanel } from './import-format-panel.ts'
-import { OptionsPanel } from './import-options-panel.ts'
-import { DropZone, SourcePanel } from './import-source-panel.ts'
 import { ask } from './dialog.ts'
 import { time } from './format.ts'
+import { CheckAndImport } from './import-check.ts'
+import { ImportDraft } from './import-draft.ts'
+import { SourcePanel } from './import-source.ts'
+import { ColumnsPanel, FormatPanel, OptionsPanel } from './import-steps.ts'
 import { Loading, Page } from './page.ts'
 import { address, guardLeaving } from './router.ts'
 import { useStore } from './store.ts'
@@ -21,12 +19,11 @@ import { useStore } from './store.ts'
 /** Prepares an import: a source, what its columns become, options, a check, and the import. */
 export function ImportForm({ ids: [id = 0] }: PageProps): VNode {
   const { data: draft, error } = useLoad((signal) => loadDraft(id, signal), [])
-  const title = draft === null ? null : `Import into ${draft.store.value.list.name}`
   if (draft === null) return html`<${Page} title=${error === null ? null : 'Import a file'} error=${error} />`
-  if (draft.store.value.list.is_remote_list)
-    return html`<${Page} title=${title}><p class="notice">This is a Remote List: nothing is imported into it here.</p><//>`
-  return html`<${Page} title=${title} above=${html`<a href=${`/console/lists/${id}`}>${draft.store.value.list.name}</a>`}>
-    <${Form} draft=${draft} />
+  const { name, is_remote_list: isRemote } = draft.list
+  const above = html`<a href=${`/console/lists/${id}`}>${name}</a>`
+  return html`<${Page} title=${`Import into ${name}`} above=${above}>
+    ${isRemote ? html`<p class="notice">This is a Remote List: nothing is imported into it here.</p>` : html`<${Form} draft=${draft} />`}
   <//>`
 }
 
@@ -34,60 +31,75 @@ export function ImportForm({ ids: [id = 0] }: PageProps): VNode {
 async function loadDraft(id: number, signal: AbortSignal): Promise<ImportDraft> {
   const { query } = address.value
   const like = query.get('like')
-  const imports = `/mailing_lists/${id}/subscriber_imports?scope=finished&state=finished&order=created&view=full&per_page=20`
-  const [list, fields, last] = await Promise.all([
+  const last = `/mailing_lists/${id}/subscriber_imports?scope=finished&state=finished&order=created&view=full&per_page=20`
+  const [list, fields, earlier] = await Promise.all([
     get<MailingListView>(`/mailing_lists/${id}`, signal),
     get<CustomFieldView[]>(`/mailing_lists/${id}/custom_fields`, signal),
-    // A Remote List refuses this.
+    // A Remote List has no imports.
     like === null
-      ? get<ImportView[]>(imports, signal).catch(() => [])
-      : [await get<ImportView>(`/subscriber_imports/${like}`, signal)],
+      ? get<ImportView[]>(last, signal).catch(() => [])
+      : get<ImportView>(`/subscriber_imports/${like}`, signal).then((view) => [view]),
   ])
-  const view = last.find(({ dry_run: isCheck }) => like !== null || !isCheck)
+  const view = earlier.find(({ dry_run: isCheck }) => like !== null || !isCheck)
+  const isOverwriting = query.get('overwrite') === 'true'
   return new ImportDraft({
-    ...{ list, fields, isOverwriting: query.get('overwrite') === 'true' },
+    list,
+    fields,
+    isOverwriting,
     earlier: view === undefined ? null : { view, isAsked: like !== null },
   })
 }
 
 function Form({ draft }: { draft: ImportDraft }): VNode {
   const state = useStore(draft.store)
-  const [isLeft, setLeft] = useState(false)
+  const [isImported, setImported] = useState(false)
+  const [isOver, setOver] = useState(false)
   useEffect(() => {
-    const upload = address.value.query.get('upload')
-    if (upload !== null) void draft.choose({ kind: 'upload', name: upload })
+    const name = address.value.query.get('upload')
+    if (name !== null) void draft.choose({ kind: 'upload', name })
     return () => draft.drop()
   }, [])
-  const isAtStake = state.source?.kind === 'file' && state.refusal === null && !isLeft
+  const isAtStake = state.source?.kind === 'file' && state.refusal === null && !isImported
   useEffect(() => {
     guardLeaving(isAtStake ? askToLeave : null)
     return () => guardLeaving(null)
   }, [isAtStake])
-  const { inspection, refusal, like } = state
-  return html`<${DropZone} draft=${draft}>
+  const drag = (isDragged: boolean) => (event: DragEvent) => {
+    event.preventDefault()
+    setOver(isDragged)
+  }
+  const drop = (event: DragEvent) => {
+    drag(false)(event)
+    const file = event.dataTransfer?.files[0]
+    if (file !== undefined) void draft.choose({ kind: 'file', file, name: file.name })
+  }
+  const { inspection, refusal, isInspecting } = state
+  return html`<div class=${isOver ? 'drop over' : 'drop'} onDragOver=${drag(true)} onDragLeave=${drag(false)} onDrop=${drop}>
     <${SourcePanel} ...${{ draft, state }} />
-    ${state.isInspecting && inspection === null && refusal === null && html`<${Loading} what="the beginning of the file" />`}
     ${
-      inspection !== null &&
-      refusal === null &&
-      html`
-        <${FormatPanel} ...${{ draft, state, inspection }} />
-        ${
-          like !== null &&
-          html`<div class="notice calm" role="status">
-            <p>
-              The columns and options are those of <a href=${`/console/imports/${like.id}`}>import ${like.id}</a>, made
-              ${' '}${time(like.created_at)}.
-            </p>
-            <button type="button" onClick=${() => draft.startAfresh()}>Start afresh</button>
-          </div>`
-        }
-        <${ColumnsTable} ...${{ draft, state, inspection }} />
-        <${OptionsPanel} ...${{ draft, state }} />
-        <${CheckAndImport} ...${{ draft, state, inspection }} onImported=${() => setLeft(true)} />
-      `
+      inspection !== null && refusal === null
+        ? html`<${Steps} ...${{ draft, state, inspection }} onImported=${() => setImported(true)} />`
+        : isInspecting && html`<${Loading} what="the beginning of the file" />`
     }
-  <//>`
+  </div>`
+}
+
+function Steps(props: Parameters<typeof CheckAndImport>[0]): VNode {
+  const { like } = props.state
+  return html`<${FormatPanel} ...${props} />
+    ${
+      like !== null &&
+      html`<div class="notice calm" role="status">
+        <p>
+          The columns and options are those of <a href=${`/console/imports/${like.id}`}>import ${like.id}</a>, made${' '}
+          ${time(like.created_at)}.
+        </p>
+        <button type="button" onClick=${() => props.draft.startAfresh()}>Start afresh</button>
+      </div>`
+    }
+    <${ColumnsPanel} ...${props} />
+    <${OptionsPanel} ...${props} />
+    <${CheckAndImport} ...${props} />`
 }
 
 const askToLeave = (): Promise<boolean> =>

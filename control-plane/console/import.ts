@@ -13,11 +13,12 @@ import { counted, duration, exactTime, number, percent } from './format.ts'
 import { describeSettings } from './import-settings.ts'
 import { hasEnded, StateMark } from './import-state.ts'
 import { Standstill } from './standstill.ts'
-import { Facts, Fault, Page } from './page.ts'
+import { Facts, Fault, Page, Warnings } from './page.ts'
 import { currentRate, RatePlot, withSample, type Sample } from './plot.ts'
 import { ResultsInWords } from './results.ts'
 import { may } from './session.ts'
 import { usePageStore, type Store } from './store.ts'
+import { table } from './table.ts'
 
 interface State {
   view: ImportView | null
@@ -127,11 +128,6 @@ function Moves({ view, onView }: { view: ImportView; onView: (view: ImportView) 
   `
 }
 
-export const Warnings = ({ warnings }: { warnings: string[] }): VNode | null =>
-  warnings.length === 0
-    ? null
-    : html`<ul class="warnings" aria-label="Warnings">${warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`
-
 const timesOf = ({
   created_at,
   created_by,
@@ -151,19 +147,15 @@ const timesOf = ({
   ] as [string, string][]
 }
 
-function Mapping({ view }: { view: ImportView }): VNode {
-  return html`<div class="table" role="region" aria-label="Mapping" tabindex="0">
-    <table aria-label="Mapping">
-      <thead><tr><th scope="col">Column</th><th scope="col">Header</th><th scope="col">Imported as</th></tr></thead>
-      <tbody>
-        ${view.column_mapping.map(
-          (field, i) => html`<tr key=${i}>
-            <td>${i + 1}</td>
-            <td>${view.headers?.[i] ?? '–'}</td>
-            <td>${field ?? html`<span class="hint">ignored</span>`}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`
+function Mapping({ view: { column_mapping: mapping, headers } }: { view: ImportView }): VNode {
+  return table({
+    label: 'Mapping',
+    rows: [...mapping.entries()],
+    rowKey: ([column]) => column,
+    columns: [
+      { name: 'Column', cell: ([column]) => column + 1 },
+      { name: 'Header', cell: ([column]) => headers?.[column] ?? '–' },
+      { name: 'Imported as', cell: ([, field]) => field ?? html`<span class="hint">ignored</span>` },
+    ],
+  })
 }

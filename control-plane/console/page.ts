@@ -58,6 +58,11 @@ export const Loading = ({ what }: { what: string }): VNode =>
 export const Empty = ({ children }: { children: ComponentChildren }): VNode =>
   html`<div class="empty">${children}</div>`
 
+export const Warnings = ({ warnings }: { warnings: string[] }): VNode | null =>
+  warnings.length === 0
+    ? null
+    : html`<ul class="warnings" aria-label="Warnings">${warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`
+
 /** Names with their values. */
 export const Facts = ({ label, facts }: { label: string; facts: [string, ComponentChildren][] }): VNode =>
   html`<dl class="facts" aria-label=${label}>

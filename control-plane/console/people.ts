@@ -3,10 +3,25 @@ import { useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { SubscriberView } from '../resources/subscribers/schemas.ts'
 import { ApiError, get, useLoad, useRows } from './api.ts'
+import { statusName } from './counts.ts'
 import { exactTime } from './format.ts'
-import { Empty, Facts, Fault, Loading, onSubmit, Page, valueOf } from './page.ts'
+import { Facts, Fault, Loading, onSubmit, Page, valueOf } from './page.ts'
 import { address, go } from './router.ts'
-import { Table } from './table.ts'
+import { listing } from './table.ts'
+
+/** In the header: the lists on which an address is. */
+export function FindPerson(): VNode {
+  const [email, setEmail] = useState('')
+  const submit = () =>
+    email.trim() !== '' && void go(`/console/people?email=${encodeURIComponent(email.trim())}`)
+  return html`<form role="search" class="find" onSubmit=${onSubmit(submit)}>
+    <input
+      ...${{ type: 'search', 'aria-label': 'Find a person', placeholder: 'Find a person by email address' }}
+      value=${email}
+      onInput=${(event: Event) => setEmail(valueOf(event))}
+    />
+  </form>`
+}
 
 interface Found {
   id: number
@@ -15,102 +30,70 @@ interface Found {
   mailing_list: { id: number; name: string }
 }
 
-export const personAddress = (listId: number, email: string): string =>
-  `/console/lists/${listId}?email=${encodeURIComponent(email)}`
-
-/** In the header: the lists on which an address is. */
-export function FindPerson(): VNode {
-  const [email, setEmail] = useState('')
-  const submit = () => {
-    if (email.trim() !== '') void go(`/console/people?email=${encodeURIComponent(email.trim())}`)
-  }
-  return html`<form role="search" class="find" onSubmit=${onSubmit(submit)}>
-    <input
-      type="search"
-      aria-label="Find a person"
-      placeholder="Find a person by email address"
-      value=${email}
-      onInput=${(event: Event) => setEmail(valueOf(event))}
-    />
-  </form>`
-}
-
 export function People(): VNode {
   const email = address.value.query.get('email') ?? ''
-  const { data, error, more } = useRows<Found>(
-    `/subscribers_by_email/${encodeURIComponent(email)}?per_page=100`,
-  )
+  const found = useRows<Found>(`/subscribers_by_email/${encodeURIComponent(email)}?per_page=100`)
+  const listAddress = ({ mailing_list: list, email: typed }: Found) =>
+    `/console/lists/${list.id}?email=${encodeURIComponent(typed)}`
   return html`<${Page} title="Find a person">
     <p>Lists with <strong>${email}</strong></p>
-    <${Fault} text=${error} />
-    ${data === null && error === null && html`<${Loading} what="lists" />`}
-    ${data?.length === 0 && html`<${Empty}>No list has this address. It may be spelled otherwise, or not imported yet.<//>`}
-    ${
-      data !== null &&
-      data.length > 0 &&
-      html`<${Table}
-        label="Lists with this address"
-        rows=${data}
-        rowKey=${(row: Found) => `${row.mailing_list.id}:${row.id}`}
-        more=${more}
-        columns=${[
-          {
-            name: 'List',
-            cell: ({ mailing_list: list, email: found }: Found) =>
-              html`<a href=${personAddress(list.id, found)}>${list.name}</a>`,
-          },
-          { name: 'Email', cell: (row: Found) => row.email },
-          { name: 'Status', cell: (row: Found) => row.status },
-        ]}
-      />`
-    }
+    ${listing(found, {
+      ...{ label: 'Lists with this address', rowKey: ({ id }) => id },
+      empty: 'No list has this address. It may be spelled otherwise, or not imported yet.',
+      columns: [
+        { name: 'List', cell: (row) => html`<a href=${listAddress(row)}>${row.mailing_list.name}</a>` },
+        { name: 'Email', cell: (row) => row.email },
+        { name: 'Status', cell: (row) => statusName(row.status) },
+      ],
+    })}
   <//>`
 }
 
 /** What a list has of an address, with all fields. */
 export function Person({ listId, email }: { listId: number; email: string }): VNode {
   const { data, error } = useLoad<SubscriberView[]>(
-    (signal) =>
-      get<SubscriberView[]>(
-        `/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`,
-        signal,
-      ).catch((failure: unknown) => {
-        if (failure instanceof ApiError && failure.code === 'not_found') return []
-        throw failure
-      }),
+    (signal) => findSubscribers(listId, email, signal),
     [listId, email],
   )
   if (error !== null) return html`<${Fault} text=${error} />`
   if (data === null) return html`<${Loading} what="the subscriber" />`
   if (data.length === 0)
     return html`<p role="status">No subscriber of this list has the address ${email}.</p>`
-  return html`<div>${data.map((found) => html`<${Subscriber} key=${found.id} subscriber=${found} />`)}</div>`
+  return html`<div>
+    ${data.map((found) => html`<${Facts} key=${found.id} label=${`Subscriber ${found.email}`} facts=${factsOf(found)} />`)}
+  </div>`
 }
 
-const cell = (value: string | number | boolean | string[] | null): string =>
-  value === null || value === '' ? '–' : Array.isArray(value) ? value.join(', ') : String(value)
+const findSubscribers = (listId: number, email: string, signal: AbortSignal): Promise<SubscriberView[]> =>
+  get<SubscriberView[]>(`/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`, signal).catch(
+    (error: unknown) => {
+      if (error instanceof ApiError && error.code === 'not_found') return []
+      throw error
+    },
+  )
 
-function Subscriber({ subscriber: found }: { subscriber: SubscriberView }): VNode {
-  const facts: [string, string][] = [
+type Value = string | number | boolean | string[] | null | undefined
+
+function factsOf(found: SubscriberView): [string, string][] {
+  const at = (instant: string | null, ip: string | null) =>
+    instant === null ? null : `${exactTime(instant)}${ip === null ? '' : ` from ${ip}`}`
+  const own: [string, Value][] = [
     ['Email', found.email],
-    ['Status', found.status],
-    ...(found.email_format === undefined
-      ? []
-      : ([['Email format', found.email_format]] as [string, string][])),
-    ...(found.confirmed === undefined ? [] : ([['Confirmed', cell(found.confirmed)]] as [string, string][])),
-    [
-      'Subscribed',
-      `${exactTime(found.subscribe_time)}${found.subscribe_ip === null ? '' : ` from ${found.subscribe_ip}`}`,
-    ],
-    ...(found.remove_time === null
-      ? []
-      : ([
-          [
-            'Removed',
-            `${exactTime(found.remove_time)}${found.remove_ip === null ? '' : ` from ${found.remove_ip}`}`,
-          ],
-        ] as [string, string][])),
-    ...Object.values(found.custom_fields).map(({ name, value }) => [name, cell(value)] as [string, string]),
+    ['Status', statusName(found.status)],
+    ['Email format', found.email_format],
+    ['Confirmed', found.confirmed],
+    ['Subscribed', at(found.subscribe_time, found.subscribe_ip)],
+    ['Removed', at(found.remove_time, found.remove_ip) ?? undefined],
   ]
-  return html`<${Facts} label=${`Subscriber ${found.email}`} facts=${facts} />`
+  const fields = Object.values(found.custom_fields).map(({ name, value }): [string, Value] => [name, value])
+  return [...own.filter(([, value]) => value !== undefined), ...fields].map(([name, value]) => [
+    name,
+    shown(value),
+  ])
+}
+
+const shown = (value: Value): string => {
+  if (value === null || value === undefined || value === '') return '–'
+  if (typeof value === 'boolean') return value ? 'yes' : 'no'
+  return Array.isArray(value) ? value.join(', ') : String(value)
 }

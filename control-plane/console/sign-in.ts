@@ -1,4 +1,5 @@
 import type { VNode } from 'preact'
+import { useEffect } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { WhoamiView } from '../resources/whoami/schemas.ts'
 import { ApiError, call, messageOf } from './api.ts'
@@ -12,6 +13,7 @@ export function SignIn(): VNode {
     ...{ key: '', fault: null, isBusy: false },
   }))
   const { key, fault, isBusy } = store.value
+  useEffect(() => document.querySelector<HTMLElement>('.sign-in input')?.focus(), [])
   const submit = async () => {
     store.set({ fault: null, isBusy: true })
     const failure = await tryKey(key.trim())
@@ -25,7 +27,6 @@ export function SignIn(): VNode {
           type="password"
           autocomplete="off"
           spellcheck=${false}
-          autofocus
           value=${key}
           fault=${fault}
           hint="It stays in this browser's tab until you sign out."

@@ -1,9 +1,8 @@
 import type { VNode } from 'preact'
 import { html } from 'htm/preact'
-import { useEffect } from 'preact/hooks'
 import type { ServiceStateView } from '../resources/service-state/schemas.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
-import { get, isAbort, useLoad } from './api.ts'
+import { get, isAbort, useLoad, usePolling } from './api.ts'
 import { bytes, duration, exactTime, sentence } from './format.ts'
 import { hasEnded } from './import-state.ts'
 import { isAdmin } from './session.ts'
@@ -14,24 +13,22 @@ const pollMs = 5_000
 export function Standstill({ view }: { view: ImportView }): VNode | null {
   const { state, id } = view
   const isWatched = !hasEnded(state)
-  const { data: service, reload } = useLoad<ServiceStateView | null>(
-    async (signal) =>
-      isWatched && !document.hidden ? get<ServiceStateView>('/service_state', signal) : null,
+  const service = useLoad<ServiceStateView | null>(
+    async (signal) => (isWatched ? get<ServiceStateView>('/service_state', signal) : null),
     [isWatched],
   )
-  useEffect(() => {
-    if (!isWatched) return undefined
-    const timer = setInterval(reload, pollMs)
-    return () => clearInterval(timer)
-  }, [isWatched])
+  usePolling(service, pollMs)
   const { data: pausedBy } = useLoad(
     (signal) => (state === 'paused' && isAdmin() ? whoPaused(id, signal) : Promise.resolve(null)),
     [state],
   )
   if (!isWatched) return null
-  const reasons = [...waits(view, pausedBy), ...(service?.problems ?? []).map((text) => `${sentence(text)}.`)]
+  const reasons = [
+    ...waits(view, pausedBy),
+    ...(service.data?.problems ?? []).map((text) => `${sentence(text)}.`),
+  ]
   const isToBegin = state === 'scheduled' && Date.parse(view.begins_at) > Date.now()
-  const last = isToBegin || state === 'paused' ? null : (service?.last_progress_at ?? null)
+  const last = isToBegin || state === 'paused' ? null : (service.data?.last_progress_at ?? null)
   if (reasons.length === 0 && state === 'importing') return null
   return html`<div class="notice" role="status" aria-label="Why nothing moves">
     ${reasons.map((text) => html`<p key=${text}>${text}</p>`)}

@@ -1,6 +1,7 @@
 import type { ComponentChildren, VNode } from 'preact'
 import { useState } from 'preact/hooks'
 import { html } from 'htm/preact'
+import type { Rows } from './api.ts'
 import { Empty, Fault, Loading } from './page.ts'
 
 export interface Column<Row> {
@@ -11,15 +12,14 @@ export interface Column<Row> {
   isNumber?: boolean
 }
 
-interface TableProps<Row> {
+export interface TableProps<Row> {
   /** The name of the table and of the box that scrolls where it is too wide. */
   label: string
   columns: Column<Row>[]
   rows: Row[]
-  rowKey: (row: Row) => string | number
+  rowKey: (row: Row, i: number) => string | number
   /** Shows the next page; null after the last one. */
   more?: (() => void) | null
-  rowClass?: (row: Row) => string | null
 }
 
 interface ListingProps<Row> extends Omit<TableProps<Row>, 'rows'> {
@@ -44,30 +44,32 @@ interface Order {
   isDescending: boolean
 }
 
-export function Table<Row>({ label, columns, rows, rowKey, more = null, rowClass }: TableProps<Row>): VNode {
+/** A `Table` whose columns know the type of the rows. */
+export const table = <Row>(props: TableProps<Row>): VNode => html`<${Table} ...${props} />`
+
+/** A `Listing` of rows that were read. */
+export const listing = <Row>(
+  { data: rows, error, more }: Rows<Row>,
+  props: Omit<ListingProps<Row>, 'rows' | 'error' | 'more'>,
+): VNode => html`<${Listing} ...${{ ...props, rows, error, more }} />`
+
+export function Table<Row>({ label, columns, rows, rowKey, more = null }: TableProps<Row>): VNode {
   const [order, setOrder] = useState<Order | null>(null)
-  const shown = sorted(rows, columns, order)
   return html`<div class="table" role="region" aria-label=${label} tabindex="0">
       <table aria-label=${label}>
         <thead>
-          <tr>
-            ${columns.map((column) => html`<${Header} key=${column.name} ...${{ column, order, setOrder }} />`)}
-          </tr>
+          <tr>${columns.map((column, i) => html`<${Header} key=${i} ...${{ column, order, setOrder }} />`)}</tr>
         </thead>
         <tbody>
-          ${shown.map(
-            (row) =>
-              html`<tr key=${rowKey(row)} class=${rowClass?.(row)}>
-                ${columns.map(
-                  ({ name, cell, isNumber }) =>
-                    html`<td key=${name} class=${isNumber === true ? 'number' : null}>${cell(row)}</td>`,
-                )}
-              </tr>`,
+          ${sorted(rows, columns, order).map(
+            (row, at) => html`<tr key=${rowKey(row, at)}>
+              ${columns.map(({ cell, isNumber }, i) => html`<td key=${i} class=${isNumber === true && 'number'}>${cell(row)}</td>`)}
+            </tr>`,
           )}
         </tbody>
       </table>
     </div>
-    ${more === null ? null : html`<p><button type="button" onClick=${more}>Show more</button></p>`}`
+    ${more !== null && html`<p><button type="button" onClick=${more}>Show more</button></p>`}`
 }
 
 interface HeaderProps<Row> {
@@ -78,13 +80,12 @@ interface HeaderProps<Row> {
 
 /** The first press sorts upwards, or numbers from the largest down; the next one turns it around. */
 function Header<Row>({ column: { name, sort, isNumber = false }, order, setOrder }: HeaderProps<Row>): VNode {
-  const className = isNumber ? 'number' : null
-  if (sort === undefined) return html`<th scope="col" class=${className}>${name}</th>`
+  if (sort === undefined) return html`<th scope="col" class=${isNumber && 'number'}>${name}</th>`
   const isOurs = order?.column === name
   const direction = !isOurs ? 'none' : order.isDescending ? 'descending' : 'ascending'
-  const isDescending = isOurs ? !order.isDescending : isNumber
-  return html`<th scope="col" class=${className} aria-sort=${direction}>
-    <button type="button" class="sort" onClick=${() => setOrder({ column: name, isDescending })}>
+  const press = () => setOrder({ column: name, isDescending: isOurs ? !order.isDescending : isNumber })
+  return html`<th scope="col" class=${isNumber && 'number'} aria-sort=${direction}>
+    <button type="button" class="sort" onClick=${press}>
       ${name}<span aria-hidden="true">${!isOurs ? '' : order.isDescending ? ' ↓' : ' ↑'}</span>
     </button>
   </th>`

@@ -24,9 +24,9 @@ import {
   type DateOrder,
 } from '../values/date-time.ts'
 import { emailExpectation, isMailto, parseEmail, visibleEmail } from '../values/email.ts'
+import { booleanFromText } from '../values/boolean-text.ts'
 import {
   booleanExpectation,
-  booleanFromText,
   dateExamples,
   fieldReader,
   maxTextLength,

@@ -7,6 +7,7 @@ import {
   toDate,
   type DateOrder,
 } from './date-time.ts'
+import { booleanFromText } from './boolean-text.ts'
 import { comparisonForm } from './identity.ts'
 import { remembering, TextBytes } from './text-bytes.ts'
 
@@ -40,16 +41,6 @@ export const maxTextLength = 65_535
 
 /** A fraction of zeros is what spreadsheets and data frames add to integers. */
 const integerText = /^[+-]?\d{1,400}(?:\.0{1,400})?$/
-const yes = ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sì', 'sim', 'да', 'da']
-const no = ['0', 'false', 'f', 'no', 'n', 'off', 'nein', 'non', 'não', 'нет', 'ne']
-const booleanTexts = new Map([
-  ...yes.map((text) => [text, true] as const),
-  ...no.map((text) => [text, false] as const),
-])
-
-/** Null when the text means neither yes nor no. */
-export const booleanFromText = (text: string): boolean | null =>
-  booleanTexts.get(text.toLowerCase()) ?? booleanTexts.get(comparisonForm(text)) ?? null
 
 export const booleanExpectation = 'yes or no'
 

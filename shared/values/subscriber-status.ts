@@ -1,5 +1,5 @@
 import type { SubscriberStatus } from '../contract/schemas/subscriber.ts'
-import { booleanFromText } from './field-value.ts'
+import { booleanFromText } from './boolean-text.ts'
 
 /** The statuses, each with its names in other systems' exports. */
 const namesOfStatuses: Record<SubscriberStatus, readonly string[]> = {

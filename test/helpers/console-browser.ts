@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import axe, { type AxeResults } from 'axe-core'
-import { chromium, type Page } from 'playwright-core'
+import { chromium, type BrowserContext, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { bootstrapKey, controlPlaneOrigin, type Service } from './service.ts'
 
@@ -23,37 +23,52 @@ export async function consoleBrowser(t: Test, service: Service) {
     args: ['--no-sandbox', '--enable-precise-memory-info'],
   })
   t.teardown(() => browser.close())
-  /** Errors of any page, and requests to others. */
+  /** Errors of any page, requests to others, and addresses with the key. */
   const problems: string[] = []
+  /** The errors that a test means to have, such as those of a lost connection. */
+  const provoked = { errors: /^$/ }
 
-  /** A page at the address in a context of its own, signed in by the form. */
-  async function open(
+  async function newContext(
     t: Test,
-    address: string,
-    { key = bootstrapKey, width = 1440, scheme = 'light' }: Opened = {},
-  ): Promise<Page> {
+    { width = 1440, scheme = 'light' }: Opened = {},
+  ): Promise<BrowserContext> {
     const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme })
     t.teardown(() => context.close())
     context.setDefaultTimeout(20_000)
     context.on('console', (message) => {
-      if (message.type() === 'error') problems.push(message.text())
+      if (message.type() === 'error' && !provoked.errors.test(message.text())) problems.push(message.text())
     })
     context.on('weberror', (error) => problems.push(String(error.error().stack)))
     context.on('dialog', (dialog) => {
-      problems.push(`the dialog ${dialog.message()}`)
-      void dialog.dismiss()
+      // Of a page that is left in mid-work.
+      const isLeaving = dialog.type() === 'beforeunload'
+      if (!isLeaving) problems.push(`the dialog ${dialog.message()}`)
+      void (isLeaving ? dialog.accept() : dialog.dismiss())
     })
     context.on('request', (request) => {
-      if (new URL(request.url()).origin !== origin) problems.push(`request to ${request.url()}`)
+      const url = request.url()
+      if (!url.startsWith('blob:') && new URL(url).origin !== origin) problems.push(`request to ${url}`)
+      if (url.includes(bootstrapKey)) problems.push(`the key in ${url}`)
     })
+    return context
+  }
+
+  /** A page at the address in a context of its own, signed in by the form. */
+  async function open(t: Test, address: string, options: Opened = {}): Promise<Page> {
+    const context = await newContext(t, options)
     const page = await context.newPage()
     await page.goto(origin + address)
-    await page.getByLabel('API key').fill(key)
-    await page.getByRole('button', { name: 'Sign in' }).click()
+    await signIn(page, options.key)
     await page.getByRole('navigation').waitFor()
     return page
   }
-  return { origin, open, problems }
+
+  return { origin, newContext, open, problems, provoked }
+}
+
+export async function signIn(page: Page, key = bootstrapKey): Promise<void> {
+  await page.getByLabel('API key').fill(key)
+  await page.getByRole('button', { name: 'Sign in' }).click()
 }
 
 /** What axe-core finds serious or critical. */

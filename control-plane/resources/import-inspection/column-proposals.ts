@@ -10,7 +10,8 @@ import {
   type DateOrder,
   isNoDate,
 } from '../../../shared/values/date-time.ts'
-import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
+import { booleanFromText } from '../../../shared/values/boolean-text.ts'
+import { fieldReader } from '../../../shared/values/field-value.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
 import { statusFromConsent, statusFromText } from '../../../shared/values/subscriber-status.ts'
 import { comparedName, speaksOfEmail, type ComparedName } from './column-words.ts'

@@ -2,7 +2,7 @@ import { cellText } from '../../../shared/csv/csv-cells.ts'
 import { consentOfHeader } from '../../../shared/csv/consent-headers.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { isDateTime, isNoDate } from '../../../shared/values/date-time.ts'
-import { booleanFromText } from '../../../shared/values/field-value.ts'
+import { booleanFromText } from '../../../shared/values/boolean-text.ts'
 import { statusFromConsent, statusFromText } from '../../../shared/values/subscriber-status.ts'
 
 /** A column that says who gets mail. */
