@@ -67,6 +67,8 @@ interface Addresses {
 
 /** What a person at a terminal needs: where everything is, the first key, and the commands to begin with. */
 function forPeople({ http = '', ftp = '', metrics, mongodb, api_key: key = null }: Addresses): string {
+  // Outside of the clone npx would fetch another package of this name.
+  const rollcall = process.env['npm_lifecycle_event'] === undefined ? 'rollcall' : 'npx rollcall'
   const url = http === 'http://127.0.0.1:8080' ? '' : `  export ROLLCALL_URL=${http}\n`
   return `
 Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
@@ -79,8 +81,8 @@ Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
 ${key === null ? '' : `\nThe first API key, which is shown only now: ${key}\n`}
 Next, in another terminal:
 
-${url}  export ROLLCALL_API_KEY=${key ?? 'KEY   # npx rollcall recover-key makes one'}
-  npx rollcall list create --name News
-  npx rollcall import people.csv --list News --watch
+${url}  export ROLLCALL_API_KEY=${key ?? `KEY   # ${rollcall} recover-key makes one`}
+  ${rollcall} list create --name News
+  ${rollcall} import people.csv --list News --watch
 `
 }

@@ -142,22 +142,30 @@ t.test(
     t.match(wrong, { status: 2, stdout: '', stderr: /unknown argument --port/ })
 
     const inTerminal = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
-    const child = spawn('python3', ['-c', inTerminal, process.execPath, start], {
-      env: { ...process.env, ...free, DATA_DIR, LOG_LEVEL: 'error' },
-    })
-    let shown = ''
-    child.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
-    const exit = once(child, 'exit')
-    await until(
-      'the text for people',
-      async () => shown,
-      (text) => text.includes('--watch'),
-    )
-    child.stdin.write('\x03')
-    t.equal((await exit)[0], 0)
+    const textOf = async (byNpm: { npm_lifecycle_event?: string }): Promise<string> => {
+      const { npm_lifecycle_event: _, ...env } = process.env
+      const child = spawn('python3', ['-c', inTerminal, process.execPath, start], {
+        env: { ...env, ...byNpm, ...free, DATA_DIR, LOG_LEVEL: 'error' },
+      })
+      let shown = ''
+      child.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
+      const exit = once(child, 'exit')
+      await until(
+        'the text for people',
+        async () => shown,
+        (text) => text.includes('--watch'),
+      )
+      child.stdin.write('\x03')
+      t.equal((await exit)[0], 0)
+      return shown
+    }
+    const shown = await textOf({ npm_lifecycle_event: 'start' })
     t.notMatch(shown, /"ready"/)
     t.match(shown, /ready\. Ctrl-C stops it[^]*http:\/\/127\.0\.0\.1:\d+\/docs\/[^]*ftp:\/\/127/)
-    t.match(shown, /npx rollcall import people\.csv --list News --watch/)
+    t.match(shown, /^ {2}npx rollcall import people\.csv --list News --watch/m)
+    const ofPackage = await textOf({})
+    t.match(ofPackage, /^ {2}rollcall import people\.csv --list News --watch/m)
+    t.notMatch(ofPackage, /npx/)
     t.notMatch(shown, /mongodb:\/\/rollcall:[^*@]+@/, 'the password of the database is not shown')
   },
 )
