@@ -421,6 +421,9 @@ t.test(
       out: new RegExp(`^ *id +state +records +of +failed.*\n *${cancelled} +cancelled`),
     })
     t.notMatch((await call([...all, '--state', 'finished'])).out, /cancelled/)
+    const check = ['import', await file('check.csv', 'email\nb@example.com\n'), '--list', list, '--dry-run']
+    t.match(await call([...check, '--watch']), { code: 0 })
+    t.match((await call(all)).out, /finished \(dry run\) +1 +1 +0 .*check\.csv/)
     t.match(await call([...all, '--state', 'gone']), { code: 1, err: /state/ })
     t.match(await call(['imports', '1', '--state', 'failed']), { code: 2, err: /--state/ })
     t.match(await call(['field', 'delete', 'FIRST name', '--list', list]), {

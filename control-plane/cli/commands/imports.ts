@@ -40,7 +40,7 @@ export async function listImports(
   }
   const rows = imports.map((view) => [
     view.id,
-    view.state,
+    view.dry_run ? `${view.state} (dry run)` : view.state,
     view.stats.records_imported,
     view.stats.number_of_records,
     view.stats.subscribers.failed,
