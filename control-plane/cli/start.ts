@@ -1,3 +1,4 @@
+import { isStartedByNpm } from '../../shared/runtime/config.ts'
 import { runProcess } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
 import { versionWithCommit } from '../../shared/runtime/package-version.ts'
@@ -68,7 +69,7 @@ interface Addresses {
 /** What a person at a terminal needs: where everything is, the first key, and the commands to begin with. */
 function forPeople({ http = '', ftp = '', metrics, mongodb, api_key: key = null }: Addresses): string {
   // Outside of the clone npx would fetch another package of this name.
-  const rollcall = process.env['npm_lifecycle_event'] === undefined ? 'rollcall' : 'npx rollcall'
+  const rollcall = isStartedByNpm() ? 'npx rollcall' : 'rollcall'
   const url = http === 'http://127.0.0.1:8080' ? '' : `  export ROLLCALL_URL=${http}\n`
   return `
 Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.

@@ -335,3 +335,6 @@ export const programEnvironment = ({
 
 /** The value of `PATH`. */
 export const programSearchPath = (): string => process.env['PATH'] ?? ''
+
+/** Whether a script of package.json or npx started this process, which both need the clone. */
+export const isStartedByNpm = (): boolean => process.env['npm_lifecycle_event'] !== undefined
