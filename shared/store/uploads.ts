@@ -1,4 +1,5 @@
 import type { ClientSession, Document } from 'mongodb'
+import { unfinishedStates } from '../contract/import-state.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { UploadDocument } from '../contract/schemas/upload.ts'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
@@ -415,6 +416,37 @@ export function listAbandoned({ uploads }: Collections, forMs: number): Promise<
       { $match: { state: 'unfinished' } },
       ...withLease,
       { $match: { $expr: { $lt: [since, { $subtract: ['$$NOW', forMs] }] } } },
+    ])
+    .toArray()
+}
+
+/** What the console uploads for one import begins so. */
+const consoleName = /^(?:[^/]+\/)?\.console-/
+
+/** Uploads for imports that the console left behind: as old as that, and named or pinned by no unfinished import. */
+export function listLeftByConsole({ uploads }: Collections, forMs: number): Promise<FoundUpload[]> {
+  const users = {
+    from: 'imports',
+    let: { organization: '$organization_id', name: '$name' },
+    pipeline: [
+      { $match: { state: { $in: [...unfinishedStates] }, 'source.type': 'upload_directory' } },
+      {
+        $match: {
+          $expr: {
+            $and: [{ $eq: ['$organization_id', '$$organization'] }, { $eq: ['$source.filename', '$$name'] }],
+          },
+        },
+      },
+    ],
+    as: 'users',
+  }
+  return uploads
+    .aggregate<FoundUpload>([
+      { $match: { name: consoleName, ...withName, pinned_by: [] } },
+      { $match: { $expr: { $lt: ['$modified_at', { $subtract: ['$$NOW', forMs] }] } } },
+      { $lookup: users },
+      { $match: { users: [] } },
+      ...withLease,
     ])
     .toArray()
 }

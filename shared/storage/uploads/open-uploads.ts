@@ -9,6 +9,7 @@ import {
   findFinished,
   findPair,
   listAbandoned,
+  listLeftByConsole,
   listPinningImports,
   pinUpload,
   removeFinished,
@@ -23,6 +24,9 @@ import { openBlobs, type StagingLocation } from '../staging/open-staging.ts'
 
 /** A blob without a record may belong to an upload that begins. */
 const maxStrayAgeMs = dayMs
+
+/** A person who prepares an import in the console may leave it open overnight. */
+const maxConsoleAgeMs = dayMs
 
 /** A finished file that is open: a change of its name doesn't affect it. */
 export interface UploadFile extends Blob {
@@ -103,20 +107,29 @@ export class Uploads {
   }
 
   /**
-   * Removes unfinished uploads that are older than that, and blobs without a record; resolves to the number of uploads.
+   * Removes unfinished uploads that are older than that, those that the console left behind, and blobs without a record;
+   * resolves to the number of uploads.
    * Those of dead processes are charged with the bytes that they have.
    */
   async purge({ olderThanMs }: { olderThanMs: number }): Promise<number> {
     await this.#folder?.require({ fresh: true })
     let removed = 0
-    for (const record of await listAbandoned(this.collections, olderThanMs)) {
-      const unused = await removeUnfinished(
-        this,
-        record,
-        ({ is_leased, lease }) => !is_leased && lease?.token === record.lease?.token,
-      )
-      await this.removeBlobs(unused)
-      removed += unused.length
+    const unneeded = [
+      ...(await listAbandoned(this.collections, olderThanMs)),
+      ...(await listLeftByConsole(this.collections, maxConsoleAgeMs)),
+    ]
+    for (const record of unneeded) {
+      const { organization_id: organizationId, name, blob } = record
+      const unused =
+        record.state === 'finished'
+          ? await removeFinished(this, organizationId, name, blob)
+          : await removeUnfinished(
+              this,
+              record,
+              ({ is_leased, lease }) => !is_leased && lease?.token === record.lease?.token,
+            )
+      await this.removeBlobs(unused ?? [])
+      removed += unused?.length ?? 0
     }
     for (const record of await listAbandoned(this.collections, 0))
       if (record.lease !== null) await correctCharge(this, record, await this.blobs.size(record.blob))

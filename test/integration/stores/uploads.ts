@@ -6,6 +6,7 @@ import { UploadDirectory } from '../../../shared/storage/uploads/upload-director
 import { noLimits, type UploadLimits } from '../../../shared/store/ledger.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { testMongodbUri } from '../../helpers/service.ts'
+import { storedImport } from '../../helpers/stored-import.ts'
 import { putUpload } from '../../helpers/stored-uploads.ts'
 
 const { database, folder } = await databaseAndFolder(t)
@@ -194,6 +195,46 @@ for (const STAGING of ['disk', 'gridfs'] as const) {
     }
     t.same(await ledger(t), { bytes: 2_000, files: 2 })
   })
+
+  t.test(
+    `what the console left behind for a day is removed, unless an import needs it: ${STAGING}`,
+    async (t) => {
+      const { one, organizationId, ledger } = open()
+      const names = ['.console-left', '.console-needed', '.console-new', 'console-other', '.other']
+      for (const name of names) await putUpload(one.uploads, name, 'email\n', organizationId)
+      const upload = await one.directory.beginUpload('.console-unfinished', {
+        append: false,
+        start: undefined,
+      })
+      await upload.open(signal)
+      await upload.receive(
+        (async function* () {
+          yield Buffer.alloc(1_000)
+        })(),
+      )
+      await upload.prepare()
+      await upload.end()
+      await collections.uploads.updateMany(
+        { organization_id: organizationId, name: { $ne: '.console-new' } },
+        { $set: { modified_at: new Date(Date.now() - 25 * 3_600_000) } },
+      )
+      const source = { type: 'upload_directory', filename: '.console-needed', url: null } as const
+      const waiting = storedImport({
+        _id: 1_000 + organizationId,
+        organization_id: organizationId,
+        state: 'paused',
+        source,
+      })
+      await collections.imports.insertOne(waiting)
+      t.equal(await one.uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 2)
+      const left = await collections.uploads.distinct('name', { organization_id: organizationId })
+      t.same(left, ['.console-needed', '.console-new', '.other', 'console-other'])
+      await ledger(t)
+      await collections.imports.updateOne({ _id: waiting._id }, { $set: { state: 'finished' } })
+      t.equal(await one.uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
+      t.match(await ledger(t), { files: 3 })
+    },
+  )
 
   t.test(`an upload of unknown size ends at the limit, and keeps nothing: ${STAGING}`, async (t) => {
     const { one, ledger } = open({ bytes: 6_000_000, files: 100 })
