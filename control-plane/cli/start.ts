@@ -2,7 +2,7 @@ import { isStartedByNpm } from '../../shared/runtime/config.ts'
 import { runProcess } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
 import { versionWithCommit } from '../../shared/runtime/package-version.ts'
-import { startOwnMongoDB } from '../../shared/runtime/start-database.ts'
+import { startOwnMongoDB } from '../../shared/runtime/mongod/own-mongodb.ts'
 import { createSecretsKey } from '../../shared/store/secrets.ts'
 import { superviseChild } from './supervised-child.ts'
 

@@ -1,6 +1,5 @@
 import { ensureSchema, openDatabase, type Database } from './database.ts'
 import { StartError } from '../contract/errors.ts'
-import { startEmbeddedMongoDB, type EmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
 import type { Process } from './service.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
 
@@ -24,26 +23,6 @@ export async function startDatabase(process: DatabaseContext): Promise<StartedDa
   process.add({ stop: () => database.close() })
   await ensureSchema(database.db, log)
   return { ...database, uri }
-}
-
-/** Starts the embedded server of `DATA_DIR`, for a process without `MONGODB_URI`. Throws a StartError. */
-export async function startOwnMongoDB({
-  settings,
-  log,
-  stopping,
-}: Pick<Process, 'settings' | 'log' | 'stopping'>): Promise<EmbeddedMongoDB> {
-  if (!settings.EMBEDDED_MONGODB)
-    throw new StartError(
-      'MONGODB_URI is not set, and EMBEDDED_MONGODB=false allows no embedded server: set MONGODB_URI to a replica set, for instance mongodb://db.example.com:27017/?replicaSet=rs0',
-    )
-  return startEmbeddedMongoDB({
-    dataFolder: settings.DATA_DIR,
-    cacheMB: settings.MONGOD_CACHE_MB,
-    binarySetting: settings.MONGOD_BINARY,
-    cacheFolder: settings.MONGOD_CACHE_DIR,
-    log,
-    signal: stopping,
-  })
 }
 
 /** For `/readyz`: checks that the disk has space, the database answers and DATA_DIR is available. */
