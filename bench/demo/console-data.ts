@@ -33,6 +33,11 @@ export async function makeConsoleData(service: Service, rows: number): Promise<C
       ...more,
     })
   const make = async (name: string) => (await createList(client, name)).listId
+  await fetch(`${service.url}/svc/api/v2/organizations/1`, {
+    method: 'PUT',
+    headers: { authorization: service.authorization, 'content-type': 'application/json' },
+    body: JSON.stringify({ organization: { name: 'Example Press', time_zone_name: 'Europe/Berlin' } }),
+  })
   const newsletter = await make('Newsletter')
   const [long, rightToLeft, customers] = [
     await make(longName),
@@ -53,12 +58,12 @@ export async function makeConsoleData(service: Service, rows: number): Promise<C
     client,
     await inline(customers, 'kunden.csv', ['email', ...people, 'no address'], { dry_run: true }),
   )
-  const failed = await inline(customers, 'kunden.xlsx', ['%PDF-1.7', 'ann@example.com'])
+  const failed = await inline(customers, 'kunden.pdf', ['%PDF-1.7', 'ann@example.com'])
   await pollImport(client, failed)
   await inline(customers, 'kunden-morgen.csv', ['email', ...people], { begins_at: '2099-01-01T08:00:00' })
 
   // Far larger than what is imported until the last screenshot.
-  await upload('all-customers.csv', rows * 5)
+  await upload('all-customers.csv', rows * 10)
   await upload('partner-acme.csv', 500)
   await client.putBytes('/uploads/unfinished.csv', Readable.from([Buffer.alloc(40_000, 'x\n')]), {
     'content-range': 'bytes 0-39999/100000',

@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { chromium, type Browser, type Page } from 'playwright-core'
+import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { exitAfter } from '../interrupt.ts'
 import { withService, type Service } from '../service.ts'
 import { makeConsoleData, type ConsoleData } from './console-data.ts'
@@ -73,14 +74,44 @@ async function take(browser: Browser, service: Service, address: string, file: s
   console.log(file)
 }
 
-async function takeBest(browser: Browser, service: Service, { finished, listId }: ConsoleData) {
+async function takeBest(browser: Browser, service: Service, { importing, listId }: ConsoleData) {
   await mkdir(docsFolder, { recursive: true })
-  const best = { imports: 'imports', import: `imports/${finished}`, list: `lists/${listId}` }
-  for (const [name, address] of Object.entries(best))
+  const best: [string, string, Shown['shows']?][] = [
+    ['an-import', `imports/${importing}`, untilPlotted],
+    ['imports', 'imports', untilCounted],
+    ['import-form', `lists/${listId}/import`, chooseFile],
+  ]
+  for (const [name, address, shows] of best)
     await take(browser, service, address, path.join(docsFolder, `${name}.png`), {
-      width: 1280,
-      scheme: 'light',
+      ...{ width: 1280, scheme: 'light' },
+      ...(shows === undefined ? {} : { shows }),
     })
+}
+
+/** Waits until the plot of rows a second has some points. */
+async function untilPlotted(page: Page) {
+  await page.getByRole('img', { name: /^Rows a second: now / }).waitFor()
+  await page.waitForTimeout(6_000)
+}
+
+/** Waits until it is known how many imports run. */
+function untilCounted(page: Page): Promise<void> {
+  return page.getByRole('button', { name: /^\d+ Running$/ }).waitFor()
+}
+
+/** A file in the import form. */
+async function chooseFile(page: Page) {
+  const bytes = Buffer.concat([...new SubscriberFile({ rows: 2_641, seed: 2 }).bytes()])
+  const file = { name: 'newsletter-2026-12.csv', mimeType: 'text/csv', buffer: bytes }
+  await page.getByLabel('Choose a file').setInputFiles(file)
+  await page.getByRole('table', { name: 'Columns' }).waitFor()
+}
+
+async function chooseAndCheck(page: Page) {
+  await chooseFile(page)
+  await page.getByLabel('Subscribed they agreed to get mail').check()
+  await page.getByRole('button', { name: 'Check without importing' }).click()
+  await page.getByText(/^2,641 rows: /).waitFor()
 }
 
 async function takeAll(browser: Browser, service: Service, data: ConsoleData) {
@@ -90,12 +121,12 @@ async function takeAll(browser: Browser, service: Service, data: ConsoleData) {
   const pages: [string, string, Shown['shows']?][] = [
     ['lists', 'lists'],
     ['list', `lists/${listId}`],
-    ['import-form', `lists/${listId}/import`],
-    ['importing', `imports/${importing}`],
+    ['import-form', `lists/${listId}/import`, chooseAndCheck],
+    ['importing', `imports/${importing}`, untilPlotted],
     ['finished', `imports/${finished}`],
     ['failed', `imports/${failed}`],
     ['paused', `imports/${paused}`],
-    ['imports', 'imports'],
+    ['imports', 'imports', untilCounted],
     ['imports-checks', 'imports?checks=true'],
     ['imports-none', 'imports?state=splitting'],
     ['uploads', 'uploads'],

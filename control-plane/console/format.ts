@@ -35,6 +35,10 @@ export const exactTime = (instant: string): string =>
 export const today = (): string =>
   new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeZone: zone() }).format(new Date())
 
+/** Of an instant in seconds, as a plot's axis has it. */
+export const clockTime = (at: number): string =>
+  new Intl.DateTimeFormat(undefined, { timeStyle: 'medium', timeZone: zone() }).format(at * 1000)
+
 export function duration(seconds: number): string {
   if (seconds < 60) return `${Math.ceil(seconds)} s`
   const minutes = Math.floor(seconds / 60)

@@ -141,12 +141,13 @@ const columns: Column<ImportView>[] = [
   {
     name: 'File',
     cell: ({ id, file_source: { filename }, dry_run: isCheck }) =>
-      html`<a href=${`/console/imports/${id}`}>${filename}</a>${isCheck ? html` <span class="tag">Check</span>` : ''}`,
+      html`<div class="two-lines"><a href=${`/console/imports/${id}`}>${filename}</a></div>
+        ${isCheck && html`<span class="tag">Check</span>`}`,
   },
   {
     name: 'List',
     cell: ({ mailing_list_id: id, mailing_list_name: name }) =>
-      html`<a href=${`/console/lists/${id}`}>${name}</a>`,
+      html`<div class="two-lines"><a href=${`/console/lists/${id}`}>${name}</a></div>`,
   },
   { name: 'State', cell: (row) => html`<${StateMark} state=${row.state} />${progress(row)}` },
   { name: 'Rows', isNumber: true, cell: ({ stats }) => number(stats.records_imported) },
@@ -156,14 +157,16 @@ const columns: Column<ImportView>[] = [
     cell: ({ stats: { subscribers } }) =>
       html`<span class=${subscribers.failed > 0 ? 'fault' : null}>${number(subscribers.failed)}</span>`,
   },
-  { name: 'Why', cell: (row) => html`<div class="why">${why(row)}</div>` },
+  { name: 'Why', cell: (row) => html`<div class="why two-lines">${why(row)}</div>` },
   { name: 'Created', cell: ({ created_at: at }) => html`<span class="together">${time(at)}</span>` },
 ]
 
 /** How much of an import that isn't over is done. */
-function progress({ finished_at: end, stats }: ImportView): string {
+function progress({ finished_at: end, stats }: ImportView): VNode | null {
   const { number_of_records: all, records_imported: done } = stats
-  return end !== null || all === null || all === 0 ? '' : ` ${percent(done / all)}`
+  return end !== null || all === null || all === 0
+    ? null
+    : html`<div class="hint">${percent(done / all)}</div>`
 }
 
 /** What failed the import, or the fault that most of its rows have. */

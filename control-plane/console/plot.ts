@@ -2,7 +2,7 @@ import type { VNode } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { html } from 'htm/preact'
 import UPlot from 'uplot'
-import { number, zone } from './format.ts'
+import { clockTime, number, zone } from './format.ts'
 
 /** Rows done at an instant, in seconds. */
 export interface Sample {
@@ -98,7 +98,10 @@ function options(box: HTMLElement): UPlot.Options {
   return {
     ...{ width: box.clientWidth, height: plotHeight, legend: { show: false }, cursor: { show: false } },
     tzDate: (at) => UPlot.tzDate(new Date(at * 1000), zone()),
-    axes: [axis, { ...axis, size: 64, values: (_plot, ticks) => ticks.map((tick) => number(tick)) }],
+    axes: [
+      { ...axis, size: 32, space: 90, values: (_plot, ticks) => ticks.map(clockTime) },
+      { ...axis, size: 64, values: (_plot, ticks) => ticks.map((tick) => number(tick)) },
+    ],
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] } },
     series: [
       {},

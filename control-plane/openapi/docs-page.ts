@@ -14,6 +14,7 @@ const pages: Record<string, string> = {
   urls: 'URLs',
   'following-imports': 'Following imports',
   partners: 'Partners',
+  console: 'Console',
 }
 
 /**

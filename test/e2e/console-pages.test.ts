@@ -23,7 +23,8 @@ async function column(page: Page, label: string, name: string): Promise<string[]
   await shown.locator('tbody tr').first().waitFor()
   const headers = await shown.locator('thead th').allInnerTexts()
   const index = headers.findIndex((text) => text.replace(/ [↓↑]$/, '') === name)
-  return shown.locator(`tbody td:nth-child(${index + 1})`).allInnerTexts()
+  const texts = await shown.locator(`tbody td:nth-child(${index + 1})`).allInnerTexts()
+  return texts.map((text) => text.replaceAll(/\s+/g, ' ').trim())
 }
 
 /** Waits until a column has these texts. */

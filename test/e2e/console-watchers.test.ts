@@ -16,6 +16,8 @@ import { basic, bootstrapKey, createList, startService, until } from '../helpers
 const watchers = Number(process.env['ROLLCALL_WATCHERS'] ?? 4)
 const isMeasured = process.env['ROLLCALL_WATCHERS'] !== undefined
 const measuredMs = isMeasured ? 20_000 : 4_000
+/** Pages are opened one after the other within the pause between two polls of a page. */
+const openingMs = isMeasured ? 5_000 : 0
 const headers = { authorization: basic(`api:${bootstrapKey}`) }
 
 if (chromiumPath === undefined) t.plan(0, 'chromium is not installed')
@@ -132,10 +134,13 @@ else {
     const sent = await callsOfPage(ids[0]!)
     const streams = sent.filter(({ path }) => path.endsWith('/events'))
     t.equal(streams.length, 1, 'one event stream a page')
-    const quiet = await measure(() => sleep(measuredMs))
+    const quiet = await measure(() => sleep(measuredMs + openingMs))
     let events: number[] = []
     const watched = await measure(async () => {
-      const pages = Array.from({ length: watchers }, (_, i) => watch(sent, ids[0]!, ids[i % ids.length]!))
+      const pages = Array.from({ length: watchers }, async (_, i) => {
+        await sleep((openingMs * i) / watchers)
+        return watch(sent, ids[0]!, ids[i % ids.length]!)
+      })
       events = await Promise.all(pages)
     })
     t.ok(Math.min(...events) >= 2, 'each page sees its import move')
