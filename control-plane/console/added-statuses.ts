@@ -4,6 +4,7 @@ import { statusFromConsent, statusFromText } from '../../shared/values/subscribe
 import type { InspectionView } from '../resources/import-inspection/schemas.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { getLog } from './api.ts'
+import { may } from './session.ts'
 
 const maxBytes = 10_000_000
 
@@ -17,7 +18,13 @@ export async function addedStatuses(
 ): Promise<Record<string, number> | null> {
   const { column_mapping: mapping } = check
   const telling = mapping.findIndex((name) => name === 'status' || name === 'consent')
-  if (telling === -1 || file.size > maxBytes || inspection.character_set !== 'utf-8') return null
+  if (
+    !may('subscriber', 'read') ||
+    telling === -1 ||
+    file.size > maxBytes ||
+    inspection.character_set !== 'utf-8'
+  )
+    return null
   const log = await getLog(`/subscriber_imports/${check.id}/logs/added`)
   if (log === null) return null
   const added = new Set((await log.text()).split('\n').map(comparisonForm))
@@ -26,7 +33,7 @@ export async function addedStatuses(
     ...{ delimiter, quote, escape: inspection.csv_field_escape ?? quote, bom: true, from_line: skipped + 1 },
     ...{ relax_column_count: true, relax_quotes: true, skip_records_with_error: true, trim: true },
   })
-  const counts: Record<string, number> = {}
+  const counts: Record<string, number> = { active: 0 }
   for (const row of rows.slice(Number(inspection.csv_has_headers))) {
     // A later row of the same address is a duplicate.
     if (!added.delete(comparisonForm(row[mapping.indexOf('email')] ?? ''))) continue
@@ -34,5 +41,5 @@ export async function addedStatuses(
     const status = mapping[telling] === 'consent' ? statusFromConsent(text) : statusFromText(text)
     counts[status ?? 'active'] = (counts[status ?? 'active'] ?? 0) + 1
   }
-  return counts
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))
 }

@@ -17,13 +17,14 @@ export class ApiError extends Error {
   /** Seconds to wait, of a 429. */
   readonly retryAfter: number | null
   constructor(
-    status: number,
-    { code, message, retryAfter }: { code: string; message: string; retryAfter: number | null },
+    { status, headers }: Response,
+    code = 'internal_error',
+    message = `the service replied with the status ${status}`,
   ) {
     super(message)
     this.status = status
     this.code = code
-    this.retryAfter = retryAfter
+    this.retryAfter = headers.has('retry-after') ? Number(headers.get('retry-after')) : null
   }
 }
 
@@ -75,12 +76,7 @@ export async function unwrap<T>(response: Response): Promise<Envelope<T>> {
     error_message?: string
   }
   if (reply.success === true) return reply
-  const retryAfter = response.headers.get('retry-after')
-  throw new ApiError(response.status, {
-    code: reply.error_code ?? 'internal_error',
-    message: reply.error_message ?? `the service replied with the status ${response.status}`,
-    retryAfter: retryAfter === null ? null : Number(retryAfter),
-  })
+  throw new ApiError(response, reply.error_code, reply.error_message)
 }
 
 /** Reads are repeated until the service can be reached. */

@@ -45,34 +45,24 @@ export interface PageProps {
   ids: number[]
 }
 
-interface Route {
-  pattern: RegExp
-  name: string
-  page: (props: PageProps) => VNode
-  maySee: () => boolean
-}
+type Route = [pattern: RegExp, name: string, page: (props: PageProps) => VNode, maySee: () => boolean]
 
 const seesLists = () => !isUploader()
+const mayImport = () => may('subscriber', 'import')
 
 const pages: Route[] = [
-  { pattern: /^lists$/, name: 'Lists', page: Lists, maySee: seesLists },
-  { pattern: /^imports$/, name: 'Imports', page: Imports, maySee: readsImports },
-  {
-    ...{ pattern: /^uploads$/, name: 'Uploads', page: Uploads },
-    maySee: () => isUploader() || may('subscriber', 'import'),
-  },
-  { pattern: /^keys$/, name: 'Keys and users', page: Keys, maySee: isAdmin },
-  { pattern: /^audit$/, name: 'Audit', page: Audit, maySee: isAdmin },
+  [/^lists$/, 'Lists', Lists, seesLists],
+  [/^imports$/, 'Imports', Imports, readsImports],
+  [/^uploads$/, 'Uploads', Uploads, () => isUploader() || mayImport()],
+  [/^keys$/, 'Keys and users', Keys, isAdmin],
+  [/^audit$/, 'Audit', Audit, isAdmin],
 ]
-
-const detailPages: Route[] = [
-  { pattern: /^lists\/(\d+)$/, name: 'List', page: List, maySee: seesLists },
-  {
-    ...{ pattern: /^lists\/(\d+)\/import$/, name: 'Import a file', page: ImportForm },
-    maySee: () => may('subscriber', 'import'),
-  },
-  { pattern: /^imports\/(\d+)$/, name: 'Import', page: Import, maySee: readsImports },
-  { pattern: /^people$/, name: 'Find a person', page: People, maySee: () => may('subscriber', 'read') },
+/** Those that aren't in the menu. */
+const furtherPages: Route[] = [
+  [/^lists\/(\d+)$/, 'List', List, seesLists],
+  [/^lists\/(\d+)\/import$/, 'Import a file', ImportForm, mayImport],
+  [/^imports\/(\d+)$/, 'Import', Import, readsImports],
+  [/^people$/, 'Find a person', People, () => may('subscriber', 'read')],
 ]
 
 function App(): VNode {
@@ -118,13 +108,11 @@ function Menu({ path }: { path: string }): VNode {
   return html`<nav aria-label="Console">
     <ul>
       ${pages
-        .filter(({ maySee }) => maySee())
-        .map(({ pattern, name }) => {
+        .filter(([, , , maySee]) => maySee())
+        .map(([pattern, name]) => {
           const target = pattern.source.slice(1, -1)
-          const isCurrent = target === section
-          return html`<li key=${name}>
-            <a href=${`/console/${target}`} aria-current=${isCurrent ? 'page' : null}>${name}</a>
-          </li>`
+          const current = target === section ? 'page' : null
+          return html`<li key=${name}><a href=${`/console/${target}`} aria-current=${current}>${name}</a></li>`
         })}
     </ul>
     <div class="who">
@@ -138,17 +126,16 @@ function Menu({ path }: { path: string }): VNode {
 
 function CurrentPage({ path }: { path: string }): VNode | null {
   if (path === '') return null
-  const route = [...pages, ...detailPages].find(({ pattern }) => pattern.test(path))
-  if (route === undefined)
+  const [pattern, name, page, maySee] = [...pages, ...furtherPages].find(([known]) => known.test(path)) ?? []
+  if (pattern === undefined || page === undefined)
     return html`<${Page} key=${path} title="There is no such page">
       <p>The address may be mistyped. <a href="/console/">Go to the first page</a>.</p>
     <//>`
-  if (!route.maySee())
-    return html`<${Page} key=${path} title=${route.name}>
+  if (maySee?.() !== true)
+    return html`<${Page} key=${path} title=${name}>
       <p>This page is not for your key: its role or permissions don’t allow it.</p>
     <//>`
-  const ids = route.pattern.exec(path)?.slice(1).map(Number) ?? []
-  return html`<${route.page} key=${path} ids=${ids} />`
+  return html`<${page} key=${path} ids=${pattern.exec(path)?.slice(1).map(Number)} />`
 }
 
 /** Finds the key of this tab or of another one, and asks whose it is. */

@@ -60,32 +60,33 @@ function whatIsMissing({ state, inspection }: Pick<StepProps, 'state' | 'inspect
 }
 
 /** What the import will do, in one sentence. */
-function outlook(
-  { view: { stats }, statuses }: NonNullable<DraftState['check']>,
-  { targets, settings }: DraftState,
-): string {
+function outlook(check: NonNullable<DraftState['check']>, state: DraftState): string {
+  const { stats } = check.view
   const { added, updated, failed, deactivated, skipped_overwrite: left } = stats.subscribers
-  const become = (status: string, count: number, i = 0) =>
-    `${number(count)} ${i === 0 ? 'become ' : ''}${statusName(status).toLowerCase()}`
-  const others = stats.records_imported - added - updated - failed - left
-  const new_ = !saysConsent(targets.map(fieldOf))
-    ? become(settings.subscriber_defaults.status ?? 'active', added)
-    : statuses === null || added === 0
-      ? `${number(added)} are added with the status that their row says`
-      : Object.entries(statuses)
-          .map(([status, count], i) => become(status, count, i))
-          .join(', ')
   const parts: [number, string][] = [
     [updated, 'are there already and are updated'],
     [left, 'are there already and stay'],
-    ...([
-      [others, 'are skipped'],
-      [failed, 'fail'],
-      [deactivated, 'are deactivated'],
-    ] as [number, string][]),
+    [stats.records_imported - added - updated - failed - left, 'are skipped'],
+    [failed, 'fail'],
+    [deactivated, 'are deactivated'],
   ]
   const rest = parts.filter(([count]) => count > 0).map(([count, what]) => `; ${number(count)} ${what}`)
-  return `${number(stats.records_imported)} rows: ${new_}${rest.join('')}`
+  return `${number(stats.records_imported)} rows: ${newOnes(check, state)}${rest.join('')}`
+}
+
+function newOnes(
+  { view, statuses }: NonNullable<DraftState['check']>,
+  { targets, settings }: DraftState,
+): string {
+  const { added } = view.stats.subscribers
+  const { status = 'active' } = settings.subscriber_defaults
+  if (added === 0) return 'none is new'
+  const counts = saysConsent(targets.map(fieldOf)) ? statuses : { [status]: added }
+  if (counts === null) return `${number(added)} are added with the status that their row says`
+  const become = Object.entries(counts).map(
+    ([name, count]) => `${number(count)} ${statusName(name).toLowerCase()}`,
+  )
+  return become.join(', ').replace(' ', ' become ')
 }
 
 /** Asks where over half of the list would be deactivated. */

@@ -21,6 +21,7 @@ import {
 import type { ChosenFormat, DraftState, ImportDraft } from './import-draft.ts'
 import { separatorName } from './import-settings.ts'
 import { Check, Fault, Field, isTicked, Select, valueOf, Warnings } from './page.ts'
+import { may } from './session.ts'
 import { table } from './table.ts'
 
 /** The steps between the file and the import: how it is read, its columns, and the options. */
@@ -117,6 +118,7 @@ export function ColumnsPanel({ draft, state, inspection }: StepProps): VNode {
     <h2>Columns</h2>
     ${table({
       label: 'Columns',
+      isStacked: true,
       rows: [...inspection.columns.entries()],
       rowKey: ([column]) => column,
       columns: [
@@ -142,6 +144,8 @@ export function ColumnsPanel({ draft, state, inspection }: StepProps): VNode {
 function FieldChoice({ draft, state, inspection, column }: StepProps & { column: number }): VNode {
   const { fields, targets } = state
   const target = targets[column] ?? 'ignore'
+  const isNewOffered =
+    target === 'new' || (may('custom_field', 'create') && canBeNew(column, inspection, fields, targets))
   const option = (value: Target, name: string) =>
     html`<option key=${value} value=${value} selected=${value === target}>${name}</option>`
   return html`<select
@@ -150,7 +154,7 @@ function FieldChoice({ draft, state, inspection, column }: StepProps & { column:
       onChange=${(event: Event) => draft.setTarget(column, valueOf(event) as Target)}
     >
       ${option('ignore', 'Ignore')}
-      ${(target === 'new' || canBeNew(column, inspection, fields, targets)) && option('new', 'New text field')}
+      ${isNewOffered && option('new', 'New text field')}
       <optgroup label="Subscriber">
         ${usableColumns(draft.list).map((name) => option(`field:${name}`, builtInNames[name]))}
       </optgroup>

@@ -54,9 +54,9 @@ export function Import({ ids: [id = 0] }: PageProps): VNode {
       </p>
       <${Progress} ...${{ view, samples }} />
       <${Standstill} ...${{ view }} />
-      ${view.error_message !== null && html`<p class="fault">${view.error_message}</p>`}
+      <${Fault} text=${view.error_message} />
       <${ResultsInWords} ...${{ view }} />
-      ${view.state === 'importing' && html`<${RatePlot} samples=${samples} />`}
+      <${RatePlot} samples=${samples} />
       <${OutcomeCounts} counts=${view.stats.subscribers} />
       <${Warnings} warnings=${view.warnings} />
       <${Downloads} ...${{ view }} />
@@ -75,8 +75,9 @@ export function Import({ ids: [id = 0] }: PageProps): VNode {
 function show(store: Store<State>, view: ImportView): void {
   const { samples } = store.value
   const sample = { at: Date.now() / 1000, rows: view.stats.records_imported }
+  const isMoving = view.state === 'importing'
   // A pause begins the plot anew.
-  store.set({ view, samples: view.state === 'importing' ? withSample(samples, sample) : [] })
+  store.set({ view, samples: isMoving ? withSample(samples, sample) : hasEnded(view.state) ? samples : [] })
 }
 
 function shareDone({ stats: { number_of_records: all, records_imported: done } }: ImportView): number | null {
@@ -91,7 +92,7 @@ function Progress({ view, samples }: { view: ImportView; samples: Sample[] }): V
   const left = rate === null || rate <= 0 || all === null ? null : (all - done) / rate
   return html`<div class="progress">
     <progress aria-label="Progress" max="1" value=${share ?? undefined} />
-    <p role="status">
+    <p>
       ${share === null ? (view.state === 'downloading' ? 'The file is downloaded' : 'The file is read') : `${percent(share)}: ${number(done)} of ${counted(all ?? 0, 'row')}`}
       ${rate !== null && `, ${number(Math.round(rate))} rows a second`}${left !== null && `, ${duration(left)} left`}
     </p>

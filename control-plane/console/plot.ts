@@ -88,6 +88,8 @@ export function RatePlot({ samples }: { samples: Sample[] }): VNode | null {
 
 const plotHeight = 170
 
+const wholeSeconds = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600]
+
 function options(box: HTMLElement): UPlot.Options {
   const styles = getComputedStyle(box)
   const colour = (name: string) => styles.getPropertyValue(`--${name}`)
@@ -99,7 +101,7 @@ function options(box: HTMLElement): UPlot.Options {
     ...{ width: box.clientWidth, height: plotHeight, legend: { show: false }, cursor: { show: false } },
     tzDate: (at) => UPlot.tzDate(new Date(at * 1000), zone()),
     axes: [
-      { ...axis, size: 32, space: 90, values: (_plot, ticks) => ticks.map(clockTime) },
+      { ...axis, size: 32, space: 90, incrs: wholeSeconds, values: (_plot, ticks) => ticks.map(clockTime) },
       { ...axis, size: 64, values: (_plot, ticks) => ticks.map((tick) => number(tick)) },
     ],
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] } },

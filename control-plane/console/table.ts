@@ -20,6 +20,8 @@ export interface TableProps<Row> {
   rowKey: (row: Row, i: number) => string | number
   /** Shows the next page; null after the last one. */
   more?: (() => void) | null
+  /** On a phone its cells stand below each other; roles say that it is a table all the same. */
+  isStacked?: boolean
 }
 
 interface ListingProps<Row> extends Omit<TableProps<Row>, 'rows'> {
@@ -53,17 +55,24 @@ export const listing = <Row>(
   props: Omit<ListingProps<Row>, 'rows' | 'error' | 'more'>,
 ): VNode => html`<${Listing} ...${{ ...props, rows, error, more }} />`
 
-export function Table<Row>({ label, columns, rows, rowKey, more = null }: TableProps<Row>): VNode {
+export function Table<Row>({
+  label,
+  columns,
+  rows,
+  rowKey,
+  more = null,
+  isStacked = false,
+}: TableProps<Row>): VNode {
   const [order, setOrder] = useState<Order | null>(null)
-  return html`<div class="table" role="region" aria-label=${label} tabindex="0">
-      <table aria-label=${label}>
+  return html`<div class=${isStacked ? 'table stacked' : 'table'} role="region" aria-label=${label} tabindex="0">
+      <table role="table" aria-label=${label}>
         <thead>
           <tr>${columns.map((column, i) => html`<${Header} key=${i} ...${{ column, order, setOrder }} />`)}</tr>
         </thead>
         <tbody>
           ${sorted(rows, columns, order).map(
-            (row, at) => html`<tr key=${rowKey(row, at)}>
-              ${columns.map(({ cell, isNumber }, i) => html`<td key=${i} class=${isNumber === true && 'number'}>${cell(row)}</td>`)}
+            (row, at) => html`<tr key=${rowKey(row, at)} role="row">
+              ${columns.map(({ cell, isNumber }, i) => html`<td key=${i} role="cell" class=${isNumber === true && 'number'}>${cell(row)}</td>`)}
             </tr>`,
           )}
         </tbody>
