@@ -107,9 +107,8 @@ export interface BodyDescription<Body> {
    * HTTP_INLINE_LIMIT_MB, and 1 MiB for everything else in it.
    */
   inlineText?: InlineText
-  example: unknown
-  /** Further examples by what they show, where the first one isn't enough; it is among them. */
-  examples?: Record<string, unknown>
+  /** By what they show. */
+  examples: Record<string, unknown>
   /**
    * Keys whose values only the schema refuses, beside those of the example, or of the first one in an array: documented, as
    * the schema refuses them.

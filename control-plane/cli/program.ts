@@ -257,7 +257,8 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
       .action(
         run(async (record: string, options: RecordOptions) => {
           const session = openSession()
-          return deleteRecord(session, removal.path(await withListId(session, options)), record, options)
+          const path = removal.path(await withListId(session, options))
+          return deleteRecord(session, path, record, { ...options, question: removal.question(record) })
         }),
       )
   }

@@ -28,6 +28,7 @@ export interface RecordOptions {
   email?: string
   fullName?: string
   passwordStdin?: true
+  yes?: true
 }
 
 type Body = Record<string, Record<string, unknown>>
@@ -54,8 +55,8 @@ interface RecordGroup {
     show?: (session: Session, record: RecordView) => Promise<void>
   }
   list: RecordCommand & { columns: string[] }
-  /** Deletes a record, which is given by its id or its name. */
-  delete?: RecordCommand
+  /** Deletes a record, which is given by its id or its name; on a terminal the question is asked first. */
+  delete?: RecordCommand & { question: (record: string) => string }
 }
 
 const option = (flags: string, description: string) => new Option(flags, description)
@@ -155,7 +156,8 @@ export const recordGroups: RecordGroup[] = [
     },
     delete: {
       description: 'delete a custom field, with its values of all subscribers',
-      options: [ofList],
+      options: [ofList, option('-y, --yes', 'do not ask for confirmation')],
+      question: (field) => `Delete the field ${field} with its values of all subscribers?`,
       examples: ["rollcall field delete 'First name' --list News", 'rollcall field delete 12 --list 1'],
       path: customFields,
     },

@@ -164,21 +164,16 @@ function pathParameter(name: string): [string, z.ZodString] {
 /** The schema is a named component, so that generated clients have a name for it too. */
 function requestBody(operationId: string, body: BodyDescription<unknown>) {
   const id = `${operationId.charAt(0).toUpperCase()}${operationId.slice(1)}Request`
-  const examples = body.examples ?? { [summaryOf(operationId)]: body.example }
   return {
     required: body.optional !== true,
     content: {
       'application/json': {
         schema: bodySchema(body).meta({ id }),
-        examples: Object.fromEntries(Object.entries(examples).map(([name, value]) => [name, { value }])),
+        examples: Object.fromEntries(Object.entries(body.examples).map(([name, value]) => [name, { value }])),
       },
     },
   }
 }
-
-/** "createMailingList" as "create mailing list", which says what the one example shows. */
-const summaryOf = (operationId: string): string =>
-  operationId.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 
 const fileBody = ({ types, example }: FileDescription) => ({
   description: 'The bytes of the file, of any number',

@@ -33,7 +33,8 @@ function queryRefusals(query: z.ZodType): RequestError[] {
 
 /** Provokes invalid JSON, a missing wrapper, missing fields, a value of the wrong type, and the faulty keys. */
 function bodyRefusals(body: BodyDescription<unknown>): RequestError[] {
-  const { wrapper, optional, isArray, example, faulty = [] } = body
+  const { wrapper, optional, isArray, examples, faulty = [] } = body
+  const [example] = Object.values(examples)
   const wrapped = (document: unknown): unknown => (wrapper === null ? document : { [wrapper]: document })
   const inArray = (document: unknown): unknown => (isArray === true ? [document] : document)
   const whole = documentIn(wrapper, example)

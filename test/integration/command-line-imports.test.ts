@@ -435,6 +435,21 @@ t.test(
   },
 )
 
+t.test(
+  'on a terminal a field is deleted when that is confirmed',
+  { skip: !hasTerminals && 'no pty' },
+  async (t) => {
+    const list = await makeList('Kept fields')
+    await makeField(list, 'Plan')
+    const args = ['field', 'delete', 'Plan', '--list', String(list)]
+    const question = 'with its values of all subscribers'
+    t.match(await onTerminal(args, [[question, '\n']]), { code: 1, out: /nothing was deleted/ })
+    t.equal((await service.get(`/mailing_lists/${list}/custom_fields`)).length, 1)
+    t.match(await onTerminal(args, [[question, 'y\n']]), { code: 0, out: /Plan was deleted/ })
+    t.same(await service.get(`/mailing_lists/${list}/custom_fields`), [])
+  },
+)
+
 t.test('fields are created of the columns that have none', async (t) => {
   const list = await makeList('New fields')
   await makeField(list, 'Plan')
@@ -805,8 +820,8 @@ t.test(
     const imported = await onTerminal(
       ['import', source, '--list', list, '--watch', '--create-fields'],
       [
-        ['[Y/n', 'y\\n'],
-        ['import? [Y/n', 'y\\n'],
+        ['[Y/n', 'y\n'],
+        ['import? [Y/n', 'y\n'],
       ],
       { columns: 40 },
     )

@@ -40,7 +40,7 @@ t.test('creations have the documented defaults', (t) => {
     const operation = document.paths[`/svc/api/v2${path.replaceAll(/:(\w+)/g, '{$1}')}`][method]
     const whole = bodySchema(document, operation)
     const schema = whole.properties[body!.wrapper!]
-    const example = (body!.example as Json)[body!.wrapper!]
+    const example = (Object.values(body!.examples) as Json[])[0][body!.wrapper!]
     for (const [field, value] of Object.entries(defaults)) {
       const steps = field.split('.')
       const { default: said, description } = steps.reduce((inner, step) => inner.properties[step], schema)

@@ -68,7 +68,7 @@ const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons
 export function showInspection(
   terminal: Terminal,
   inspection: InspectionView,
-  { mapping, newFields }: { mapping: Mapped[]; newFields: NewField[] },
+  { mapping, newFields, listed }: { mapping: Mapped[]; newFields: NewField[]; listed: readonly number[] },
 ): void {
   const { err } = terminal
   const style = styledFor(terminal, err)
@@ -77,7 +77,8 @@ export function showInspection(
     `${inspection.character_set}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_skip_lines === 0 ? '' : `lines before the table: ${inspection.csv_skip_lines}, `}${inspection.csv_field_escape === null ? '' : 'enclosures escaped by a backslash, '}${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}`,
   )
   const own = ownColumns(inspection)
-  const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
+  const rows = inspection.columns.flatMap(({ header, samples, proposed, confidence }, i) => {
+    if (listed.includes(i)) return []
     const target = mapping[i] ?? null
     const newField = newFields.find(({ column }) => column === i)
     const ignored = own.has(i)
@@ -85,15 +86,12 @@ export function showInspection(
       : i < mapping.length
         ? '(ignored)'
         : '(not in the mapping)'
-    return [
-      i + 1,
-      header ?? '',
-      samples[0] ?? '',
-      target ?? (newField === undefined ? ignored : `${newField.name} (new field)`),
-      target === null || target !== proposed ? '' : `${Math.round(confidence * 100)}%`,
-    ]
+    const field = target ?? (newField === undefined ? ignored : `${newField.name} (new field)`)
+    const isGuess = target !== null && target === proposed
+    return [[i + 1, header ?? '', samples[0] ?? '', field, isGuess ? `${Math.round(confidence * 100)}%` : '']]
   })
   writeTable(terminal, err, ['#', 'header', 'first value', 'imported as', 'confidence'], rows)
+  if (listed.length > 0) writeSentence(err, `the ${listed.length} columns listed before are ignored`)
   const failed = inspection.records.filter(({ result }) => result === 'failed')
   const [firstFailed] = failed
   if (firstFailed !== undefined)
@@ -120,7 +118,7 @@ function ownColumns({ columns }: InspectionView): ReadonlySet<number> {
 
 /**
  * Says what the service warns of, and which columns are ignored although they may be meant, each with the command or
- * option that helps.
+ * option that helps. Returns the columns that it listed, counted from 0.
  */
 export function showWarnings(
   terminal: Terminal,
@@ -132,7 +130,7 @@ export function showWarnings(
     fieldNames,
     newFields,
   }: Columns & { list: MailingListView; fieldNames: string[]; newFields: NewField[] },
-): void {
+): readonly number[] {
   for (const warning of inspection.warnings) warn(terminal, inCommandTerms(warning))
   const { columns } = inspection
   const own = ownColumns(inspection)
@@ -169,6 +167,7 @@ export function showWarnings(
     }
   }
   warnWithoutField(terminal, inspection, withoutField, list)
+  return withoutField.length > 1 ? withoutField : []
 }
 
 /** One warning for all columns that have no field, however many there are. */

@@ -131,8 +131,8 @@ async function decideColumns(run: Run): Promise<{ inspection: InspectionView; ma
   const explicit = chooseColumns(run.map, inspection.column_mapping)
   const guessed = { mapping: inspection.column_mapping, ignored: explicit.ignored }
   const newFields = plan(guessed)
-  showWarnings(terminal, inspection, { ...guessed, list, fieldNames, newFields })
-  showInspection(terminal, inspection, { mapping: guessed.mapping, newFields })
+  const listed = showWarnings(terminal, inspection, { ...guessed, list, fieldNames, newFields })
+  showInspection(terminal, inspection, { mapping: guessed.mapping, newFields, listed })
   const columns = await confirmColumns(run, inspection, guessed)
   const fields = columns === guessed ? newFields : plan(columns)
   return { inspection, mapping: await createFields(run, columns.mapping, fields) }

@@ -37,13 +37,16 @@ export async function listRecords(
 
 /** Deletes the record with this id, or with this name without case. A text of digits alone is an id. */
 export async function deleteRecord(
-  { client, print, say }: Session,
+  { client, terminal, print, say }: Session,
   path: string,
   idOrName: string,
-  options: { json?: true },
+  options: { json?: true; yes?: true; question: string },
 ): Promise<void> {
   const text = idOrName.trim()
   const id = /^\d+$/.test(text) ? text : await findByName(client, path, text)
+  const isAsked = options.yes !== true && terminal.input.isTTY && terminal.err.isTTY
+  if (isAsked && !/^y(es)?$/i.test((await ask(terminal, `${printable(options.question)} [y/N] `)).trim()))
+    throw new CommandFailure('nothing was deleted')
   await client.delete(`${path}/${id}`)
   if (options.json === true) print(null)
   else say(printable(`${text} was deleted.`))

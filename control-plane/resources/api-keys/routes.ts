@@ -57,7 +57,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       body: {
         wrapper: 'api_key',
         schema: apiKeyCreation,
-        example: { api_key: { name: 'Nightly import' } },
+        examples: { 'a key for a nightly import': { api_key: { name: 'Nightly import' } } },
       },
       // Without an organization in the path, a system admin creates the key in organization 1, where every role is possible.
       refusals: [moreThanYours, noSuchUser, ...ofUploads, ...(prefix === '' ? [] : [systemAdminElsewhere])],
@@ -93,7 +93,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         wrapper: 'api_key',
         schema: apiKeyChange,
         isUpdate: true,
-        example: { api_key: { active: false } },
+        examples: { 'a key is switched off': { api_key: { active: false } } },
       },
       record: keyInPath,
       async permit({ deps, caller, document }, key) {

@@ -71,16 +71,18 @@ export const autoresponderEndpoints = [
     body: {
       wrapper: 'autoresponder',
       schema: autoresponderCreation,
-      example: {
-        autoresponder: {
-          name: 'Welcome',
-          trigger: 'subscription',
-          delay: 'with_delay',
-          delay_amount: 1,
-          delay_unit: 'days',
-          delay_time: 9,
-          content_subject: 'Welcome',
-          content_text: 'Good to have you.',
+      examples: {
+        'a welcome a day after the subscription': {
+          autoresponder: {
+            name: 'Welcome',
+            trigger: 'subscription',
+            delay: 'with_delay',
+            delay_amount: 1,
+            delay_unit: 'days',
+            delay_time: 9,
+            content_subject: 'Welcome',
+            content_text: 'Good to have you.',
+          },
         },
       },
       faulty: faultyKeys,
@@ -117,7 +119,7 @@ export const autoresponderEndpoints = [
       wrapper: 'autoresponder',
       schema: autoresponderChange,
       isUpdate: true,
-      example: { autoresponder: { paused: true } },
+      examples: { 'an autoresponder is paused': { autoresponder: { paused: true } } },
       faulty: faultyKeys,
     },
     reply: {

@@ -97,14 +97,16 @@ export const campaignTemplateEndpoints = [
     body: {
       wrapper: 'campaign',
       schema: templateCreation,
-      example: {
-        campaign: {
-          name: 'Monthly news',
-          contents: [
-            { name: 'Plain', subject: 'News', format: 'text', text: 'What is new' },
-            { name: 'Pictures', subject: 'News!', format: 'html', html: '<p>What is new</p>' },
-          ],
-          dispatch_attributes: { virtual_mta_id: 0, bounce_email_id: '3@7', autowinner_percentage: 25 },
+      examples: {
+        'a template with one text': {
+          campaign: {
+            name: 'Monthly news',
+            contents: [
+              { name: 'Plain', subject: 'News', format: 'text', text: 'What is new' },
+              { name: 'Pictures', subject: 'News!', format: 'html', html: '<p>What is new</p>' },
+            ],
+            dispatch_attributes: { virtual_mta_id: 0, bounce_email_id: '3@7', autowinner_percentage: 25 },
+          },
         },
       },
       faulty: faultyKeys,
@@ -130,13 +132,15 @@ export const campaignTemplateEndpoints = [
       wrapper: 'campaign',
       schema: templateChange,
       isUpdate: true,
-      example: {
-        campaign: {
-          contents: [
-            { id: 9, _destroy: true },
-            { id: 10, subject: 'The news' },
-          ],
-          dispatch_attributes: { speed: 0 },
+      examples: {
+        'one text goes, another gets a new subject': {
+          campaign: {
+            contents: [
+              { id: 9, _destroy: true },
+              { id: 10, subject: 'The news' },
+            ],
+            dispatch_attributes: { speed: 0 },
+          },
         },
       },
       faulty: faultyKeys,

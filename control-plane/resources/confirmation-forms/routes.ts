@@ -48,7 +48,7 @@ export const confirmationFormEndpoints = [
     body: {
       wrapper: 'confirmation_form',
       schema: confirmationFormCreation,
-      example: { confirmation_form: { name: 'Welcome' } },
+      examples: { 'a form with the standard texts': { confirmation_form: { name: 'Welcome' } } },
       faulty: faultyKeys,
     },
     reply: { data: confirmationFormView, example: exampleConfirmationForm },
@@ -79,7 +79,9 @@ export const confirmationFormEndpoints = [
       wrapper: 'confirmation_form',
       schema: confirmationFormChange,
       isUpdate: true,
-      example: { confirmation_form: { subject: 'Welcome', html, text } },
+      examples: {
+        'subject and texts are replaced': { confirmation_form: { subject: 'Welcome', html, text } },
+      },
       faulty: faultyKeys,
     },
     reply: { data: confirmationFormView, example: { ...exampleConfirmationForm, subject: 'Welcome' } },

@@ -61,12 +61,14 @@ export const customFieldEndpoints = [
     body: {
       wrapper: 'custom_field',
       schema: customFieldCreation,
-      example: {
-        custom_field: {
-          name: 'Plan',
-          field_type: 'select_single_dropdown',
-          options: ['Free', 'Team'],
-          default: 'Free',
+      examples: {
+        'a field with two options': {
+          custom_field: {
+            name: 'Plan',
+            field_type: 'select_single_dropdown',
+            options: ['Free', 'Team'],
+            default: 'Free',
+          },
         },
       },
       faulty: [{ name: ' ' }],
@@ -100,7 +102,7 @@ export const customFieldEndpoints = [
       wrapper: 'custom_field',
       schema: customFieldChange,
       isUpdate: true,
-      example: { custom_field: { options: ['Free', 'Team', 'Enterprise'] } },
+      examples: { 'an option is added': { custom_field: { options: ['Free', 'Team', 'Enterprise'] } } },
       faulty: [{ name: ' ' }],
     },
     reply: {

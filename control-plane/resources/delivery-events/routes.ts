@@ -16,7 +16,7 @@ export const deliveryEventEndpoints = [
       wrapper: 'delivery_events',
       isArray: true,
       schema: deliveryEvents,
-      example: { delivery_events: exampleEvents },
+      examples: { 'one event of each kind': { delivery_events: exampleEvents } },
       faulty: faultyEvents,
     },
     slot: 'costly',

@@ -19,7 +19,7 @@ export const importInspectionEndpoints = [
       wrapper: 'subscriber_import',
       schema: inspectionRequest,
       inlineText: { path: ['subscriber_import', 'file_source', 'content'], sampledBytes: maxBytes },
-      example: exampleInspectionRequest,
+      examples: { 'the beginning of a file, sent inline': exampleInspectionRequest },
       faulty: faultyKeys,
     },
     slot: 'costly',

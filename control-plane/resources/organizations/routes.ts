@@ -44,7 +44,11 @@ export const organizationEndpoints = [
     body: {
       wrapper: 'organization',
       schema: organizationCreation,
-      example: { organization: { name: 'Example Ltd', time_zone_name: 'Europe/Berlin' } },
+      examples: {
+        'an organization in Berlin': {
+          organization: { name: 'Example Ltd', time_zone_name: 'Europe/Berlin' },
+        },
+      },
       faulty,
     },
     reply: { data: organizationView, example: exampleOrganization },
@@ -63,7 +67,7 @@ export const organizationEndpoints = [
       wrapper: 'organization',
       schema: organizationChange,
       isUpdate: true,
-      example: { organization: { subscriber_limit: 100_000 } },
+      examples: { 'a limit of 100,000 subscribers': { organization: { subscriber_limit: 100_000 } } },
       faulty,
     },
     record: organizationInPath,

@@ -28,7 +28,7 @@ export const outboxEndpoints = [
       wrapper: 'outbox',
       schema: taking,
       optional: true,
-      example: { outbox: { limit: 100, lease_seconds: 300 } },
+      examples: { 'at most 100 messages for 5 minutes': { outbox: { limit: 100, lease_seconds: 300 } } },
     },
     slot: null,
     reply: { data: z.array(messageView), example: [exampleMessage] },
@@ -45,7 +45,11 @@ export const outboxEndpoints = [
     body: {
       wrapper: 'outbox',
       schema: acknowledging,
-      example: { outbox: { messages: [{ id: 77001, lease_token: 'b7mWq0tB0m7j1y6wXo2f5Q' }] } },
+      examples: {
+        'one message was sent': {
+          outbox: { messages: [{ id: 77001, lease_token: 'b7mWq0tB0m7j1y6wXo2f5Q' }] },
+        },
+      },
     },
     reply: { data: acknowledgedView, example: { acknowledged: 1, stale: [] } },
     refusals: [tooManyMessages],

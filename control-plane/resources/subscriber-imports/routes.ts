@@ -11,7 +11,6 @@ import { importLog } from './log/service.ts'
 import { badIdempotencyKey, noLog, refusedMoves, usedWithOtherBody, type ImportMove } from './refusals.ts'
 import {
   createdImportView,
-  exampleCreation,
   exampleCreations,
   exampleFailedLog,
   exampleImport,
@@ -88,7 +87,6 @@ export const subscriberImportEndpoints = [
       hasWarnings: true,
       schema: importCreation,
       inlineText: { path: ['subscriber_import', 'file_source', 'content'] },
-      example: exampleCreation,
       examples: exampleCreations,
       faulty: faultyKeys,
     },

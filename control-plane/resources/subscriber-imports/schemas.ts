@@ -344,7 +344,7 @@ export const exampleImportSummary: ImportSummaryView = {
   stats: { number_of_records: 100_000, records_imported: 100_000 },
 }
 
-export const exampleCreation = {
+const exampleCreation = {
   subscriber_import: {
     begins_at: 'now',
     column_mapping: ['email', 'First name', null],

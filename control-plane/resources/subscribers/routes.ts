@@ -117,11 +117,13 @@ export const subscriberEndpoints = [
       wrapper: 'subscriber',
       schema: subscriberCreation,
       beside: ['confirmation_form_id', 'apply_custom_field_defaults'],
-      example: {
-        subscriber: {
-          email: 'ann@example.com',
-          subscribe_ip: '192.0.2.7',
-          custom_fields: { 'First name': 'Ann' },
+      examples: {
+        'an address with a first name': {
+          subscriber: {
+            email: 'ann@example.com',
+            subscribe_ip: '192.0.2.7',
+            custom_fields: { 'First name': 'Ann' },
+          },
         },
       },
     },
@@ -142,7 +144,11 @@ export const subscriberEndpoints = [
       schema: subscriberUpdate,
       beside: ['run_autoresponders'],
       isUpdate: true,
-      example: { subscriber: { status: 'unsubscribed', custom_fields: { Plan: null } } },
+      examples: {
+        'a subscriber leaves, and a value is cleared': {
+          subscriber: { status: 'unsubscribed', custom_fields: { Plan: null } },
+        },
+      },
     },
     reply: { data: subscriberView, example: exampleSubscriber },
     record: subscriberInPath,
@@ -161,11 +167,13 @@ export const subscriberEndpoints = [
       wrapper: null,
       schema: triggering,
       isUpdate: true,
-      example: {
-        autoresponder_names: ['Order *'],
-        create_missing_subscriber: true,
-        content_replacement_fields: { order_number: '4711' },
-        custom_fields: { for_all: { Plan: 'Gold' }, for_new: { 'First name': 'Ann' } },
+      examples: {
+        'an order triggers mails, also for a new address': {
+          autoresponder_names: ['Order *'],
+          create_missing_subscriber: true,
+          content_replacement_fields: { order_number: '4711' },
+          custom_fields: { for_all: { Plan: 'Gold' }, for_new: { 'First name': 'Ann' } },
+        },
       },
     },
     reply: { data: triggeredView, example: exampleTriggered },
@@ -213,7 +221,11 @@ export const subscriberEndpoints = [
       schema: unsubscription,
       beside: ['token', 'ip'],
       isWrapperOptional: true,
-      example: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' } },
+      examples: {
+        'the token of an unsubscribe link': {
+          unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' },
+        },
+      },
     },
     reply: { data: subscriberView, example: { ...exampleSubscriber, status: 'unsubscribed' as const } },
     refusals: [noMailOfToken, noIpOfVisitor],

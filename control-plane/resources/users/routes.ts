@@ -76,7 +76,9 @@ export const userEndpoints = [
     body: {
       wrapper: 'user',
       schema: signIn,
-      example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
+      examples: {
+        'a sign-in by password': { user: { email: 'jane@example.com', password: 'correct horse battery' } },
+      },
     },
     slot: null,
     reply: { data: userView, example: userExample },
@@ -108,15 +110,17 @@ export const userEndpoints = [
       wrapper: 'user',
       schema: userCreation,
       forSystemAdmins: ['organization_id'],
-      example: {
-        user: {
-          full_name: 'Jane Roe',
-          email: 'jane@example.com',
-          active: true,
-          role: 'standard',
-          permissions: { subscriber: ['read', 'import'] },
-          password1: 'correct horse battery',
-          password2: 'correct horse battery',
+      examples: {
+        'a standard user': {
+          user: {
+            full_name: 'Jane Roe',
+            email: 'jane@example.com',
+            active: true,
+            role: 'standard',
+            permissions: { subscriber: ['read', 'import'] },
+            password1: 'correct horse battery',
+            password2: 'correct horse battery',
+          },
         },
       },
       faulty: [...faultyFields, { password2: 'another' }],
@@ -140,7 +144,7 @@ export const userEndpoints = [
       wrapper: 'user',
       schema: userChange,
       isUpdate: true,
-      example: { user: { active: false } },
+      examples: { 'a user is deactivated': { user: { active: false } } },
       faulty: [...faultyFields, { password2: 'another' }],
     },
     record: userInPath,
@@ -162,7 +166,7 @@ export const userEndpoints = [
     summary: 'Ends the lockout after wrong passwords, and resets their count',
     tag,
     needs: 'admin',
-    body: { wrapper: null, schema: z.object({}), optional: true, example: {} },
+    body: { wrapper: null, schema: z.object({}), optional: true, examples: { 'an empty body': {} } },
     reply: { data: lockoutReset, example: { result: 'lockout_cleared' } },
     record: userInPath,
     permit: ({ caller }, user) => requireNotAbove(user, caller, moreThanYours),

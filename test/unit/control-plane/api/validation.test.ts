@@ -28,7 +28,8 @@ for (const { method, path, operationId, body } of endpoints) {
   const whole = bodySchema(document, operation)
   const { wrapper } = body
   const schema = wrapper === null ? whole : whole.properties[wrapper]
-  const example: Json = wrapper === null ? body.example : (body.example as Json)[wrapper]
+  const [first] = Object.values(body.examples) as Json[]
+  const example: Json = wrapper === null ? first : first[wrapper]
 
   /** Whether validation finds a fault with the field or with what is in it. */
   const isRefused = ({ path: keys }: Field, value: unknown): boolean => {
