@@ -78,6 +78,8 @@ export function Imports(): VNode {
 const isShown = ({ dry_run: isCheck, finished_at: end }: ImportView, filters: Filters): boolean =>
   (filters.hasChecks || !isCheck) && (!filters.isToday || end?.startsWith(today()) === true)
 
+const atLeast = (count: number, isMore: boolean): string => `${number(count)}${isMore ? '+' : ''}`
+
 /** How many imports run, failed today and are paused; each shows those. */
 function Counts({ state, list, isToday, hasChecks }: Filters): VNode {
   const counts = useLoad(
@@ -95,22 +97,23 @@ function Counts({ state, list, isToday, hasChecks }: Filters): VNode {
       const known = isNone ? failed : await get<ImportView[]>(`${ended}&view=full`, signal)
       const listed = unfinished.data.filter(({ dry_run: isCheck }) => hasChecks || !isCheck)
       const paused = listed.filter((row) => row.state === 'paused').length
+      const failedToday = known.filter((row) => isFailedToday(row) && (hasChecks || !row.dry_run)).length
+      const isCut = (unfinished.next_page_token ?? null) !== null
       return {
-        plus: (unfinished.next_page_token ?? null) === null ? '' : '+',
-        paused,
-        running: listed.length - paused,
-        failed: known.filter((row) => isFailedToday(row) && (hasChecks || !row.dry_run)).length,
+        running: atLeast(listed.length - paused, isCut),
+        failed: atLeast(failedToday, failed.length === 100 && failed.every(isFailedToday)),
+        paused: atLeast(paused, isCut),
       }
     },
     [list, hasChecks],
   )
   usePolling(counts, pollMs)
   const { data } = counts
-  const count = (name: string, value: number | undefined, wanted: { state: string; since: string }) => {
+  const count = (name: string, value = '…', wanted: { state: string; since: string }) => {
     const isPressed = state === wanted.state && isToday === (wanted.since !== '')
     const press = () => setQuery(isPressed ? { state: '', since: '' } : wanted)
     return html`<button type="button" aria-pressed=${isPressed} onClick=${press}>
-      <strong>${value === undefined ? '…' : `${number(value)}${data?.plus}`}</strong> ${name}
+      <strong>${value}</strong> ${name}
     </button>`
   }
   return html`<div class="filter-counts" role="group" aria-label="Counts">

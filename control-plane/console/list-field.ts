@@ -11,7 +11,7 @@ type List = Pick<FullMailingListView, 'id' | 'name' | 'is_remote_list'>
 interface ListFieldProps {
   /** Null where none is chosen. */
   listId: number | null
-  /** Gets the list whose name was entered, and null when the field is emptied. */
+  /** Gets the list whose name was entered, and null while no list has it. */
   onPick: (listId: number | null) => void
   /** Why a list with the name that was entered can't be chosen. */
   refuse?: (list: List) => string | null
@@ -28,7 +28,9 @@ export function ListField({ listId, onPick, refuse = () => null }: ListFieldProp
   const { data: found } = useLoad<{ text: string; lists: List[] }>(
     async (signal) => {
       const search = encodeURIComponent(text.trim())
-      return { text, lists: await get<List[]>(`/mailing_lists?per_page=20&search=${search}`, signal) }
+      // The list of exactly this name may be the last one that has it in its name.
+      const path = `/mailing_lists?per_page=${search === '' ? 20 : 2000}&search=${search}`
+      return { text, lists: await get<List[]>(path, signal) }
     },
     [text],
   )
@@ -37,10 +39,10 @@ export function ListField({ listId, onPick, refuse = () => null }: ListFieldProp
   const isUnknown = found?.text === text && found.lists.length === 0 && text.trim() !== ''
   useEffect(() => {
     if (store.value.typed !== null && named !== undefined && refusal === null) onPick(named.id)
-  }, [named?.id])
+  }, [named?.id, text])
   const type = (typed: string) => {
     store.set({ typed })
-    if (typed.trim() === '') onPick(null)
+    onPick(null)
   }
   return html`<${Field}
       label="List"
@@ -52,6 +54,6 @@ export function ListField({ listId, onPick, refuse = () => null }: ListFieldProp
       onInput=${(event: Event) => type(valueOf(event))}
     />
     <datalist id="lists">
-      ${found?.lists.map(({ id, name }) => html`<option key=${id} value=${name}></option>`)}
+      ${found?.lists.slice(0, 20).map(({ id, name }) => html`<option key=${id} value=${name}></option>`)}
     </datalist>`
 }

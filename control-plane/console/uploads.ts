@@ -54,15 +54,15 @@ export function Uploads(): VNode {
       Upload
     </button>`
   const sendAll = async (chosen: HTMLInputElement) => {
-    for (const file of [...(chosen.files ?? [])])
-      if (
-        !(await send(
-          store,
-          file,
-          data?.find(({ filename }) => filename === file.name.normalize('NFC')),
-        ))
+    for (const file of chosen.files ?? []) {
+      const name = file.name.normalize('NFC')
+      const isSent = await send(
+        store,
+        file,
+        data?.find(({ filename }) => filename === name),
       )
-        break
+      if (!isSent) break
+    }
     chosen.value = ''
     reload()
   }
