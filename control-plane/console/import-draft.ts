@@ -4,7 +4,7 @@ import type { InspectionView } from '../resources/import-inspection/schemas.ts'
 import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { CreatedImportView, ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { addedStatuses } from './added-statuses.ts'
-import { ApiError, call, isAbort, messageOf, pause, Unreachable } from './api.ts'
+import { ApiError, call, isAbort, messageOf, pause, repeat, Unreachable } from './api.ts'
 import { countLines, ownUploadName, readSample, sampleBytes } from './chosen-file.ts'
 import { followImport } from './follow.ts'
 import { randomName } from './format.ts'
@@ -199,14 +199,10 @@ export class ImportDraft {
       file_format: { character_set: 'auto', ...this.store.value.format },
     }
     try {
-      const inspection = await this.#withSource(false, (file_source) =>
-        call<InspectionView>(
-          'POST',
-          `${this.#path}/inspect`,
-          { subscriber_import: { ...request, file_source } },
-          { signal },
-        ),
-      )
+      const inspection = await this.#withSource(false, (file_source) => {
+        const body = { subscriber_import: { ...request, file_source } }
+        return repeat(signal, () => call<InspectionView>('POST', `${this.#path}/inspect`, body, { signal }))
+      })
       this.store.set({ inspection, isInspecting: false, refusal: null })
       if (mapping === null) this.#propose(inspection)
     } catch (error) {

@@ -64,17 +64,12 @@ function Form({ draft }: { draft: ImportDraft }): VNode {
     guardLeaving(isAtStake ? askToLeave : null)
     return () => guardLeaving(null)
   }, [isAtStake])
-  const drag = (isDragged: boolean) => (event: DragEvent) => {
-    event.preventDefault()
-    setOver(isDragged)
-  }
-  const drop = (event: DragEvent) => {
-    drag(false)(event)
-    const file = event.dataTransfer?.files[0]
-    if (file !== undefined) void draft.choose({ kind: 'file', file, name: file.name })
-  }
+  useEffect(
+    () => onDrop({ setOver, choose: (file) => void draft.choose({ kind: 'file', file, name: file.name }) }),
+    [],
+  )
   const { inspection, refusal, isInspecting } = state
-  return html`<div class=${isOver ? 'drop over' : 'drop'} onDragOver=${drag(true)} onDragLeave=${drag(false)} onDrop=${drop}>
+  return html`<div class=${isOver ? 'drop over' : 'drop'}>
     <${SourcePanel} ...${{ draft, state }} />
     ${
       inspection !== null && refusal === null
@@ -82,6 +77,19 @@ function Form({ draft }: { draft: ImportDraft }): VNode {
         : isInspecting && html`<${Loading} what="the beginning of the file" />`
     }
   </div>`
+}
+
+/** A file that is dropped anywhere on the page is chosen; by itself a browser would show it instead of the page. */
+function onDrop({ setOver, choose }: { setOver: (isOver: boolean) => void; choose: (file: File) => void }) {
+  const drag = (event: DragEvent) => {
+    event.preventDefault()
+    setOver(event.type === 'dragover')
+    const file = event.type === 'drop' ? event.dataTransfer?.files[0] : undefined
+    if (file !== undefined) choose(file)
+  }
+  const events = ['dragover', 'dragleave', 'drop'] as const
+  for (const name of events) document.addEventListener(name, drag)
+  return () => events.forEach((name) => document.removeEventListener(name, drag))
 }
 
 function Steps(props: Parameters<typeof CheckAndImport>[0]): VNode {

@@ -27,7 +27,7 @@ export function SourcePanel({ draft, state }: { draft: ImportDraft; state: Draft
     <${Fault} text=${state.refusal} />
     <div class="actions">
       <label class=${`button file-button ${isFirst ? 'primary' : ''}`}>
-        <input ref=${input} type="file" class="hidden" onChange=${chooseFile} />${isFirst ? 'Choose a file' : 'Choose another file'}
+        <input ref=${input} type="file" class="hidden" onChange=${chooseFile} /> Choose a file
       </label>
       ${open('upload', 'From the upload directory')} ${open('url', 'From a URL')}
     </div>
