@@ -27,10 +27,12 @@ const magics = [
 const isPacked = (bytes: Uint8Array): boolean =>
   magics.some((magic) => magic.every((byte, i) => bytes[i] === byte))
 
-/** Lines end with LF, CR or both. Null for a file that has no such bytes because it is packed or UTF-16. */
+const maxCountedBytes = 1_000_000_000
+
+/** Lines end with LF, CR or both. Null for a very large file, and for one that is packed or UTF-16. */
 export async function countLines(file: File): Promise<number | null> {
   const start = new Uint8Array(await file.slice(0, 64).arrayBuffer())
-  if (isPacked(start) || start.includes(0)) return null
+  if (file.size > maxCountedBytes || isPacked(start) || start.includes(0)) return null
   const reader = file.stream().getReader()
   let lines = 0
   let last = 0x0a

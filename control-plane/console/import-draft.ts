@@ -109,9 +109,16 @@ export class ImportDraft {
     const { signal } = this.#source
     this.store.set({ ...this.#blank(), source, isInspecting: true })
     if (source.kind === 'file') {
-      void countLines(source.file).then((lines) => signal.aborted || this.store.set({ lines }))
-      const sample = await readSample(source.file)
-      if (signal.aborted) return
+      const { file } = source
+      // A file that can't be read any more is refused by its sample.
+      void countLines(file).then(
+        (lines) => signal.aborted || this.store.set({ lines }),
+        () => undefined,
+      )
+      const sample = await readSample(file).catch((error: unknown) => {
+        if (!signal.aborted) this.#refuse(error)
+      })
+      if (signal.aborted || sample === undefined) return
       this.#sample = sample
       if (sample === null || source.file.size > sampleBytes) this.#startUpload(source.file)
     }
@@ -131,7 +138,7 @@ export class ImportDraft {
   /** Where the service refuses the file, nothing of it stays there. */
   #refuse(error: unknown): void {
     this.store.set({ refusal: messageOf(error), isInspecting: false, inspection: null, sent: null })
-    if (error instanceof ApiError) this.#deleteUpload()
+    if (!(error instanceof Unreachable)) this.#deleteUpload()
   }
 
   /** Stops what goes on, and deletes the console's own upload. */

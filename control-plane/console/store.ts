@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useLayoutEffect, useState } from 'preact/hooks'
 
 /** A value that components follow. */
 export interface Store<State> {
@@ -27,8 +27,13 @@ export function createStore<State>(initial: State): Store<State> {
 /** The store's value, in a component that is rendered at each change. */
 export function useStore<State>(store: Store<State>): State {
   const [, render] = useState({})
-  useEffect(() => store.follow(() => render({})), [store])
-  return store.value
+  const { value } = store
+  useLayoutEffect(() => {
+    // It may have changed since it was rendered, before anyone followed it.
+    if (store.value !== value) render({})
+    return store.follow(() => render({}))
+  }, [store])
+  return value
 }
 
 /** A page's own store, made when the page is opened. */

@@ -26,6 +26,8 @@ export async function upload({ file, name, present, signal, onProgress }: Upload
     const headers: Record<string, string> = { 'content-type': 'application/octet-stream' }
     if (!isWhole) headers['content-range'] = `bytes ${sent}-${end - 1}/${file.size}`
     try {
+      // This throws where the file was changed since it was chosen, which `fetch` would show as a lost connection.
+      await file.slice(sent, sent + 1).arrayBuffer()
       await putBytes(uploadPath(name), file.slice(sent, end), { headers, signal })
       sent = end
       onProgress(sent)
