@@ -119,10 +119,11 @@ async function takeAll(browser: Browser, service: Service, data: ConsoleData) {
   await mkdir(folder, { recursive: true })
   const { listId, finished, importing, failed, paused } = data
   const pages: [string, string, Shown['shows']?][] = [
+    // First, while it runs.
+    ['importing', `imports/${importing}`, untilPlotted],
     ['lists', 'lists'],
     ['list', `lists/${listId}`],
     ['import-form', `lists/${listId}/import`, chooseAndCheck],
-    ['importing', `imports/${importing}`, untilPlotted],
     ['finished', `imports/${finished}`],
     ['failed', `imports/${failed}`],
     ['paused', `imports/${paused}`],

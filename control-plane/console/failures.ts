@@ -28,7 +28,7 @@ export function WhyRowsFailed({ summary }: { summary: Failure[] }): VNode | null
       rowKey=${(failure: Failure) => `${failure.column} ${failure.field} ${failure.reason}`}
       columns=${[
         { name: 'Column', cell: columnName },
-        { name: 'Reason', cell: ({ reason }: Failure) => reason },
+        { name: 'Reason', cell: ({ reason }: Failure) => html`<div class="reason">${reason}</div>` },
         { name: 'Rows', isNumber: true, cell: ({ rows }: Failure) => number(rows) },
         { name: 'First record', isNumber: true, cell: (failure: Failure) => number(failure.first_record) },
         {

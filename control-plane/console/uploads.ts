@@ -152,7 +152,11 @@ interface Actions {
 }
 
 const columnsOf = ({ remove, choose }: Actions): Column<UploadView>[] => [
-  { name: 'Name', sort: ({ filename }) => filename, cell: ({ filename }) => filename },
+  {
+    name: 'Name',
+    sort: ({ filename }) => filename,
+    cell: ({ filename }) => html`<div class="two-lines">${filename}</div>`,
+  },
   {
     name: 'Size',
     isNumber: true,
