@@ -4,6 +4,7 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import type { UploadDocument } from '../contract/schemas/upload.ts'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import { charge, type UploadLimits } from './ledger.ts'
+import { keyRanges } from './key-ranges.ts'
 import type { LedgerTransactions } from './ledger-transactions.ts'
 import { judgeName, nameAndFolder, namesIn, withName, type NameRefusal } from './upload-folders.ts'
 
@@ -420,11 +421,14 @@ export function listAbandoned({ uploads }: Collections, forMs: number): Promise<
     .toArray()
 }
 
+/** They are hexadecimal. */
+const allIds = { $gte: '', $lt: 'g' }
+
 /** What the console uploads for one import begins so. */
 const consoleName = /^(?:[^/]+\/)?\.console-/
 
 /** Uploads for imports that the console left behind: as old as that, and named or pinned by no unfinished import. */
-export function listLeftByConsole({ uploads }: Collections, forMs: number): Promise<FoundUpload[]> {
+export async function listLeftByConsole({ uploads }: Collections, forMs: number): Promise<FoundUpload[]> {
   const users = {
     from: 'imports',
     let: { organization: '$organization_id', name: '$name' },
@@ -440,15 +444,20 @@ export function listLeftByConsole({ uploads }: Collections, forMs: number): Prom
     ],
     as: 'users',
   }
-  return uploads
-    .aggregate<FoundUpload>([
-      { $match: { name: consoleName, ...withName, pinned_by: [] } },
-      { $match: { $expr: { $lt: ['$modified_at', { $subtract: ['$$NOW', forMs] }] } } },
-      { $lookup: users },
-      { $match: { users: [] } },
-      ...withLease,
-    ])
-    .toArray()
+  const found: FoundUpload[] = []
+  for await (const _id of keyRanges(uploads, allIds))
+    found.push(
+      ...(await uploads
+        .aggregate<FoundUpload>([
+          { $match: { _id, name: consoleName, ...withName, pinned_by: [] } },
+          { $match: { $expr: { $lt: ['$modified_at', { $subtract: ['$$NOW', forMs] }] } } },
+          { $lookup: users },
+          { $match: { users: [] } },
+          ...withLease,
+        ])
+        .toArray()),
+    )
+  return found
 }
 
 /** Charges an upload whose process has died with the bytes that it has, instead of those that were reserved ahead. */
