@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { UploadView } from '../resources/uploads/schemas.ts'
 import { connection, get, useLoad } from './api.ts'
-import { bytes, number, percent, time } from './format.ts'
+import { bytes, counted, percent, time } from './format.ts'
 import { isUploading, type DraftState, type ImportDraft } from './import-draft.ts'
 import { Fault, Field, Loading, onSubmit, Select, valueOf } from './page.ts'
 import { useStore } from './store.ts'
@@ -24,7 +24,7 @@ export function SourcePanel({ draft, state }: { draft: ImportDraft; state: Draft
   return html`<section class="panel">
     <h2>File</h2>
     ${!isFirst && html`<${ChosenSource} ...${{ state }} />`}
-    <${Fault} text=${state.refusal} />
+    ${state.inspection === null && html`<${Fault} text=${state.refusal} />`}
     <div class="actions">
       <label class=${`button file-button ${isFirst ? 'primary' : ''}`}>
         <input ref=${input} type="file" class="hidden" onChange=${chooseFile} /> Choose a file
@@ -42,7 +42,7 @@ function ChosenSource({ state }: { state: DraftState }): VNode {
   const { isLost } = useStore(connection)
   const size = source?.kind === 'file' ? source.file.size : 0
   const share = sent === null || size === 0 ? 1 : sent / size
-  const facts = [...(size === 0 ? [] : [bytes(size)]), ...(lines === null ? [] : [`${number(lines)} lines`])]
+  const facts = [...(size === 0 ? [] : [bytes(size)]), ...(lines === null ? [] : [counted(lines, 'line')])]
   const progress = `${isLost ? 'The upload was interrupted, and is tried again' : 'Uploading'}: ${percent(share)} of ${bytes(size)}`
   return html`<p class="file"><strong>${source?.name}</strong> <span class="hint">${facts.join(' · ')}</span></p>
     ${

@@ -101,7 +101,7 @@ export function FormatPanel({ draft, state, inspection }: StepProps): VNode {
       />
     </div>
     ${isAmbiguous && html`<p class="fault">Dates such as 01/02/2024 could be read either way: choose whether the month or the day comes first.</p>`}
-    <${Fault} text=${inspection.import_error} />
+    <${Fault} text=${state.refusal ?? inspection.import_error} />
     <${Warnings} warnings=${otherWarnings(inspection)} />
   </section>`
 }
@@ -224,13 +224,17 @@ export function OptionsPanel({ draft, state, inspection }: StepProps): VNode {
 function Consent({ draft, state, inspection }: StepProps): VNode {
   const { subscriber_defaults: defaults } = state.settings
   const choice = (status: 'active' | 'unsubscribed', name: string, hint: string) =>
-    html`<label class="check">
-      <input
-        ...${{ type: 'radio', name: 'consent', required: true, checked: defaults.status === status }}
-        onChange=${() => draft.setSettings({ subscriber_defaults: { ...defaults, status } })}
-      />
-      <span>${name} <span class="hint">${hint}</span></span>
-    </label>`
+    html`<p class="check">
+      <label class="check">
+        <input
+          ...${{ type: 'radio', name: 'consent', required: true, checked: defaults.status === status }}
+          aria-describedby=${`consent-${status}`}
+          onChange=${() => draft.setSettings({ subscriber_defaults: { ...defaults, status } })}
+        />
+        ${name}
+      </label>
+      <span id=${`consent-${status}`} class="hint">${hint}</span>
+    </p>`
   const columns = inspection.columns.map(({ header }, i) => [String(i), header ?? `Column ${i + 1}`])
   return html`<fieldset class="consent">
     <legend>New subscribers are</legend>

@@ -32,11 +32,16 @@ interface Found {
 
 export function People(): VNode {
   const email = address.value.query.get('email') ?? ''
+  return html`<${Page} title="Find a person">
+    ${email === '' ? html`<p>Enter an email address in the field above.</p>` : html`<${ListsWith} email=${email} />`}
+  <//>`
+}
+
+function ListsWith({ email }: { email: string }): VNode {
   const found = useRows<Found>(`/subscribers_by_email/${encodeURIComponent(email)}?per_page=100`)
   const listAddress = ({ mailing_list: list, email: typed }: Found) =>
     `/console/lists/${list.id}?email=${encodeURIComponent(typed)}`
-  return html`<${Page} title="Find a person">
-    <p>Lists with <strong>${email}</strong></p>
+  return html`<p>Lists with <strong>${email}</strong></p>
     ${listing(found, {
       ...{ label: 'Lists with this address', rowKey: ({ id }) => id },
       empty: 'No list has this address. It may be spelled otherwise, or not imported yet.',
@@ -45,8 +50,7 @@ export function People(): VNode {
         { name: 'Email', cell: (row) => row.email },
         { name: 'Status', cell: (row) => statusName(row.status) },
       ],
-    })}
-  <//>`
+    })}`
 }
 
 /** What a list has of an address, with all fields. */
