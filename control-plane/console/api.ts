@@ -40,6 +40,8 @@ interface Options {
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
   key?: string
+  /** Sent also where the document is left. */
+  keepalive?: boolean
 }
 
 /** A reply's envelope; lists have the paging beside their data. */
@@ -51,11 +53,17 @@ export interface Envelope<T> {
 
 /** Sends one request, and resolves to a reply that is no failure of the service. Throws `Unreachable`. */
 export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
-  const { headers = {}, body = null, signal = null, key = session.value.key ?? '' } = options
+  const {
+    headers = {},
+    body = null,
+    signal = null,
+    key = session.value.key ?? '',
+    keepalive = false,
+  } = options
   const credential = btoa(String.fromCharCode(...new TextEncoder().encode(`api:${key}`)))
   const sent = { authorization: `Basic ${credential}`, ...headers }
   const response = await fetch(`${base}${path}`, {
-    ...{ method, body, signal, headers: sent },
+    ...{ method, body, signal, keepalive, headers: sent },
     ...{ credentials: 'omit', cache: 'no-store' },
   }).catch((error: unknown) => {
     if (signal?.aborted === true) throw error

@@ -12,7 +12,7 @@ import { Keys } from './keys.ts'
 import { List } from './list.ts'
 import { Lists } from './lists.ts'
 import { Page } from './page.ts'
-import { address, go } from './router.ts'
+import { address, canLeave, go } from './router.ts'
 import {
   findKey,
   forgetKey,
@@ -119,7 +119,7 @@ function Menu({ path }: { path: string }): VNode {
       <p><strong>${who?.api_key.name}</strong></p>
       <p>${who?.organization.name}</p>
       <p class="hint">Times in ${who?.organization.time_zone_name}</p>
-      <button type="button" onClick=${signOut}>Sign out</button>
+      <button type="button" onClick=${() => void canLeave().then((isAllowed) => isAllowed && signOut())}>Sign out</button>
     </div>
   </nav>`
 }

@@ -50,7 +50,7 @@ export function CheckAndImport({
 function whatIsMissing({ state, inspection }: Pick<StepProps, 'state' | 'inspection'>): string | null {
   const { targets, settings, format, fields } = state
   if (!targets.includes('field:email')) return 'Choose the column that has the email addresses.'
-  if (inspection.import_error !== null)
+  if (state.refusal !== null || inspection.import_error !== null)
     return 'Change how the file is read, or its columns: see above what is wrong.'
   if (format.date_format === undefined && hasAmbiguousDates(inspection, targets, fields))
     return 'Choose how dates are read.'

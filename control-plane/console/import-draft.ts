@@ -7,9 +7,10 @@ import { addedStatuses } from './added-statuses.ts'
 import { ApiError, call, isAbort, messageOf, pause, repeat, Unreachable } from './api.ts'
 import { countLines, ownUploadName, readSample, sampleBytes } from './chosen-file.ts'
 import { followImport } from './follow.ts'
-import { randomName } from './format.ts'
+import { number, randomName } from './format.ts'
 import { fieldOf, likeTargets, newFieldName, proposedTargets, type Target } from './import-columns.ts'
 import { asCreation, defaultSettings, settingsLike, type Settings } from './import-settings.ts'
+import { session } from './session.ts'
 import { createStore, type Store } from './store.ts'
 import { deleteUpload, upload } from './upload.ts'
 
@@ -42,7 +43,7 @@ export interface DraftState {
   format: ChosenFormat
   inspection: InspectionView | null
   isInspecting: boolean
-  /** Why the source can't be imported. */
+  /** Why the source can't be imported, or can't be read as it was chosen. */
   refusal: string | null
   targets: Target[]
   /** The import whose mapping and settings are proposed. */
@@ -67,6 +68,7 @@ export class ImportDraft {
   readonly store: Store<DraftState>
   readonly #input: Input
   readonly #path: string
+  readonly #key = session.value.key ?? ''
   /** Aborted when the source is replaced or left. */
   #source = new AbortController()
   #inspecting = new AbortController()
@@ -110,6 +112,10 @@ export class ImportDraft {
     this.store.set({ ...this.#blank(), source, isInspecting: true })
     if (source.kind === 'file') {
       const { file } = source
+      if (file.size === 0) {
+        this.store.set({ isInspecting: false, refusal: 'the file is empty' })
+        return
+      }
       // A file that can't be read any more is refused by its sample.
       void countLines(file).then(
         (lines) => signal.aborted || this.store.set({ lines }),
@@ -137,25 +143,29 @@ export class ImportDraft {
 
   /** Where the service refuses the file, nothing of it stays there. */
   #refuse(error: unknown): void {
+    this.#inspecting.abort()
     this.store.set({ refusal: messageOf(error), isInspecting: false, inspection: null, sent: null })
     if (!(error instanceof Unreachable)) this.#deleteUpload()
   }
 
   /** Stops what goes on, and deletes the console's own upload. */
-  drop(): void {
+  drop({ isDocumentLeft = false } = {}): void {
     this.#source.abort()
     this.#inspecting.abort()
     this.#source = new AbortController()
-    this.#deleteUpload()
+    this.#deleteUpload(isDocumentLeft)
     this.#sample = null
   }
 
-  #deleteUpload(): void {
+  #deleteUpload(isDocumentLeft = false): void {
     const name = this.#uploadName
     this.#uploadName = null
     this.#uploaded = null
-    // A piece in flight has the lock for a moment. What can't be deleted, the service deletes after a day.
-    if (name !== null) void pause(500).then(() => deleteUpload(name).catch(() => undefined))
+    if (name === null) return
+    // With the key that uploaded it, also after `Sign out`. What can't be deleted, the service deletes after a day.
+    const remove = () => deleteUpload(name, { key: this.#key, keepalive: true }).catch(() => undefined)
+    // A piece in flight has the lock for a moment, for which a document that is left can't wait.
+    void (isDocumentLeft ? remove() : pause(500).then(remove))
   }
 
   /** A blank text is what the service detects. */
@@ -213,7 +223,10 @@ export class ImportDraft {
       this.store.set({ inspection, isInspecting: false, refusal: null })
       if (mapping === null) this.#propose(inspection)
     } catch (error) {
-      if (!signal.aborted) this.#refuse(error)
+      if (signal.aborted) return
+      // What was chosen since the file could be read can be chosen otherwise.
+      if (this.store.value.inspection === null) this.#refuse(error)
+      else this.store.set({ refusal: messageOf(error), isInspecting: false })
     }
   }
 
@@ -235,7 +248,7 @@ export class ImportDraft {
     const { source } = this.store.value
     if (source?.kind === 'url') return send({ type: 'url', url: source.name })
     if (source?.kind !== 'file') return send({ type: 'upload_directory', filename: source?.name })
-    if (this.#sample !== null && (!isWhole || this.#uploaded === null)) {
+    if (this.#sample !== null && (!isWhole || source.file.size <= sampleBytes)) {
       try {
         return await send({ type: 'json', content: this.#sample })
       } catch (error) {
@@ -262,7 +275,10 @@ export class ImportDraft {
       const onView = (view: ImportView) => {
         const { number_of_records: all, records_imported: done } = view.stats
         if (hasEnded(view.state)) last = view
-        else this.store.set({ running: `Checking: ${done} of ${all ?? 'all'} rows` })
+        else
+          this.store.set({
+            running: `Checking: ${number(done)} of ${all === null ? 'all' : number(all)} rows`,
+          })
       }
       await followImport(id, { onView, signal })
       if (last === null || inspection === null) return

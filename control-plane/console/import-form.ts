@@ -57,9 +57,16 @@ function Form({ draft }: { draft: ImportDraft }): VNode {
   useEffect(() => {
     const name = address.value.query.get('upload')
     if (name !== null) void draft.choose({ kind: 'upload', name })
-    return () => draft.drop()
+    // A document that the browser keeps may be shown again.
+    const onHide = ({ persisted }: PageTransitionEvent) => persisted || draft.drop({ isDocumentLeft: true })
+    addEventListener('pagehide', onHide)
+    return () => {
+      removeEventListener('pagehide', onHide)
+      draft.drop()
+    }
   }, [])
-  const isAtStake = state.source?.kind === 'file' && state.refusal === null && !isImported
+  const isRefused = state.refusal !== null && state.inspection === null
+  const isAtStake = state.source?.kind === 'file' && !isRefused && !isImported
   useEffect(() => {
     guardLeaving(isAtStake ? askToLeave : null)
     return () => guardLeaving(null)
@@ -68,11 +75,11 @@ function Form({ draft }: { draft: ImportDraft }): VNode {
     () => onDrop({ setOver, choose: (file) => void draft.choose({ kind: 'file', file, name: file.name }) }),
     [],
   )
-  const { inspection, refusal, isInspecting } = state
+  const { inspection, isInspecting } = state
   return html`<div class=${isOver ? 'drop over' : 'drop'}>
     <${SourcePanel} ...${{ draft, state }} />
     ${
-      inspection !== null && refusal === null
+      inspection !== null
         ? html`<${Steps} ...${{ draft, state, inspection }} onImported=${() => setImported(true)} />`
         : isInspecting && html`<${Loading} what="the beginning of the file" />`
     }

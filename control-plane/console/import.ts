@@ -55,6 +55,7 @@ export function Import({ ids: [id = 0] }: PageProps): VNode {
       <${Progress} ...${{ view, samples }} />
       <${Standstill} ...${{ view }} />
       <${Fault} text=${view.error_message} />
+      <${Fault} text=${error} />
       <${ResultsInWords} ...${{ view }} />
       <${RatePlot} samples=${samples} />
       <${OutcomeCounts} counts=${view.stats.subscribers} />

@@ -25,7 +25,8 @@ export function guardLeaving(ask: (() => Promise<boolean>) | null): void {
 
 let shown = location.href
 
-const canLeave = async (): Promise<boolean> => {
+/** Asks where something would be lost. */
+export const canLeave = async (): Promise<boolean> => {
   if (mayLeave !== null && !(await mayLeave())) return false
   mayLeave = null
   return true

@@ -50,4 +50,7 @@ export async function upload({ file, name, present, signal, onProgress }: Upload
   }
 }
 
-export const deleteUpload = (name: string): Promise<null> => call('DELETE', uploadPath(name))
+export const deleteUpload = (
+  name: string,
+  options: { key?: string; keepalive?: boolean } = {},
+): Promise<null> => call('DELETE', uploadPath(name), undefined, options)
