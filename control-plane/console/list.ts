@@ -3,7 +3,7 @@ import { html } from 'htm/preact'
 import type { CustomFieldView } from '../resources/custom-fields/schemas.ts'
 import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { SubscriberCountsView } from '../resources/subscriber-counts/schemas.ts'
-import type { ImportSummaryView } from '../resources/subscriber-imports/schemas.ts'
+import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { get, useLoad, useRows } from './api.ts'
 import type { PageProps } from './app.ts'
 import { StatusCounts } from './counts.ts'
@@ -56,8 +56,8 @@ function FindSubscriber({ id }: { id: number }): VNode {
 }
 
 function ListImports({ id }: { id: number }): VNode {
-  const imports = useRows<ImportSummaryView>(
-    `/mailing_lists/${id}/subscriber_imports?scope=all&order=created&per_page=25`,
+  const imports = useRows<ImportView>(
+    `/mailing_lists/${id}/subscriber_imports?view=full&scope=all&order=created&per_page=25`,
   )
   return html`<section class="panel">
     <h2>Imports</h2>
@@ -67,7 +67,8 @@ function ListImports({ id }: { id: number }): VNode {
       columns: [
         {
           name: 'Import',
-          cell: (row) => html`<a href=${`/console/imports/${row.id}`}>${row.file_source.filename}</a>`,
+          cell: (row) =>
+            html`<a href=${`/console/imports/${row.id}`}>${row.file_source.filename}</a>${row.dry_run && html` <span class="tag">Check</span>`}`,
         },
         { name: 'State', cell: ({ state }) => html`<${StateMark} state=${state} />` },
         { name: 'Rows', isNumber: true, cell: ({ stats }) => number(stats.records_imported) },

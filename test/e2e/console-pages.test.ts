@@ -329,6 +329,8 @@ else {
       10_000,
     )
     await button(page, '0 Paused').waitFor()
+    await page.goto(`${origin}/console/lists/${news.id}`)
+    await untilColumn(page, 'Imports', 'Import', [`${hostile}.csv Check`, `${hostile}.csv`])
   })
 
   t.test('imports are asked for only while the page is seen', async (t) => {
