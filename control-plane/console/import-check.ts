@@ -32,7 +32,7 @@ export function CheckAndImport({
     await go(`/console/imports/${id}`)
   }
   const button = (name: string, press: () => Promise<void>, kind = '') =>
-    html`<button type="button" class=${kind} disabled=${isDisabled} aria-describedby=${missing !== null && 'missing'} onClick=${() => void press()}>${name}</button>`
+    html`<button type="button" class=${kind} disabled=${isDisabled} aria-describedby=${missing === null ? null : 'missing'} onClick=${() => void press()}>${name}</button>`
   return html`<section class="panel">
     <h2>Check and import</h2>
     ${check?.view.state === 'finished' && html`<p class="outlook" role="status">${outlook(check, state)}</p>`}

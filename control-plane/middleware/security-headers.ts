@@ -17,11 +17,20 @@ const docsDirectives: Directives = {
   'frame-ancestors': ["'none'"],
 }
 
-/** The service is served over plain HTTP, so browsers must not be told to use only HTTPS (HSTS). */
+/**
+ * The service is served over plain HTTP, so browsers must not be told to use only HTTPS (HSTS). The two others hold over
+ * HTTPS alone: elsewhere Chromium reports them as errors of the page.
+ */
+const plainHttp = {
+  strictTransportSecurity: false,
+  crossOriginOpenerPolicy: false,
+  originAgentCluster: false,
+}
+
 const withPolicy = (directives: Directives): RequestHandler =>
   helmet({
     contentSecurityPolicy: { useDefaults: false, directives },
-    strictTransportSecurity: false,
+    ...plainHttp,
   })
 
 export const securityHeaders = withPolicy(denyAll)
@@ -47,7 +56,7 @@ export const consoleSecurityHeaders = (importMapSource: string): RequestHandler 
         'style-src': ["'self'"],
       },
     },
-    strictTransportSecurity: false,
+    ...plainHttp,
     xFrameOptions: { action: 'deny' },
   })
 

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import type { Page } from 'playwright-core'
+import { chromium, type Page } from 'playwright-core'
 import t from 'tap'
 import { accessibilityFaults, chromiumPath, consoleBrowser, signIn } from '../helpers/console-browser.ts'
 import { listeningPort } from '../helpers/listening-port.ts'
@@ -534,6 +534,28 @@ else {
         }
         t.equal(await page.locator('main img, main script, main u').count(), 0)
       }
+  })
+
+  t.test('it works over plain HTTP by the name of another machine, where no context is secure', async (t) => {
+    const browser = await chromium.launch({
+      executablePath: chromiumPath!,
+      args: ['--no-sandbox', '--host-resolver-rules=MAP rollcall.test 127.0.0.1'],
+    })
+    t.teardown(() => browser.close())
+    const page = await browser.newPage()
+    const messages: string[] = []
+    page.on('console', (message) => messages.push(message.text()))
+    const address = `http://rollcall.test:${new URL(origin).port}/console`
+    await page.goto(`${address}/lists`)
+    await signIn(page)
+    await heading(page, 'Mailing lists')
+    t.equal(await page.evaluate('isSecureContext'), false)
+    const list = await createList(service, [], { name: 'No secure context' })
+    await page.goto(`${address}/lists/${list.id}/import`)
+    await choose(page, await csvFile('latin.csv', Buffer.from('email;Ort\nk@example.com;Köln\n', 'latin1')))
+    await page.getByLabel('Subscribed', { exact: true }).check()
+    t.match(await importNow(page), { state: 'finished', stats: { subscribers: { added: 1 } } })
+    t.same(messages, [])
   })
 
   t.test('no page had an error, asked another host, or showed the key in an address', async (t) => {
