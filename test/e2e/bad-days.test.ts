@@ -157,7 +157,7 @@ t.test('commands and commits fail in every way that MongoDB documents', async (t
 t.test('a read that the primary refuses for a moment is answered with 503', async (t) => {
   const [member, namespace] = [await set.primary(), `${service.db.databaseName}.imports`]
   const refuse = (mode: string, errorCode: number) => {
-    const data = { failCommands: ['find'], errorCode, namespace, appName: 'rollcall' }
+    const data = { failCommands: ['find', 'aggregate'], errorCode, namespace, appName: 'rollcall' }
     return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
   }
   t.teardown(() => refuse('off', 1))
