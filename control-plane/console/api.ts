@@ -15,16 +15,12 @@ export class ApiError extends Error {
   readonly status: number
   readonly code: string
   /** Seconds to wait, of a 429. */
-  readonly retryAfter: number | null
-  constructor(
-    { status, headers }: Response,
-    code = 'internal_error',
-    message = `the service replied with the status ${status}`,
-  ) {
+  readonly retryAfter: string | null
+  constructor({ status, headers }: Response, code = 'internal_error', message = `the reply is ${status}`) {
     super(message)
     this.status = status
     this.code = code
-    this.retryAfter = headers.has('retry-after') ? Number(headers.get('retry-after')) : null
+    this.retryAfter = headers.get('retry-after')
   }
 }
 
@@ -36,7 +32,7 @@ export class Unreachable extends Error {
 }
 
 interface Options {
-  body?: BodyInit
+  body?: BodyInit | null
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
   key?: string
@@ -45,14 +41,13 @@ interface Options {
 }
 
 /** A reply's envelope; lists have the paging beside their data. */
-export interface Envelope<T> {
+interface Envelope<T> {
   data: T
   next_page_token?: string | null
-  num_records?: number | null
 }
 
 /** Sends one request, and resolves to a reply that is no failure of the service. Throws `Unreachable`. */
-export async function send(method: string, path: string, options: Options = {}): Promise<Response> {
+async function send(method: string, path: string, options: Options): Promise<Response> {
   const {
     headers = {},
     body = null,
@@ -61,10 +56,17 @@ export async function send(method: string, path: string, options: Options = {}):
     keepalive = false,
   } = options
   const credential = btoa(String.fromCharCode(...new TextEncoder().encode(`api:${key}`)))
-  const sent = { authorization: `Basic ${credential}`, ...headers }
+  const request = {
+    method,
+    body,
+    signal,
+    keepalive,
+    headers: { authorization: `Basic ${credential}`, ...headers },
+  }
   const response = await fetch(`${base}${path}`, {
-    ...{ method, body, signal, keepalive, headers: sent },
-    ...{ credentials: 'omit', cache: 'no-store' },
+    ...request,
+    credentials: 'omit',
+    cache: 'no-store',
   }).catch((error: unknown) => {
     if (signal?.aborted === true) throw error
     return null
@@ -77,12 +79,9 @@ export async function send(method: string, path: string, options: Options = {}):
 }
 
 /** A reply's envelope. Throws `ApiError` where it is a failure. */
-export async function unwrap<T>(response: Response): Promise<Envelope<T>> {
-  const reply = (await response.json().catch(() => ({}))) as Envelope<T> & {
-    success?: boolean
-    error_code?: string
-    error_message?: string
-  }
+async function unwrap<T>(response: Response): Promise<Envelope<T>> {
+  type Failure = { success?: boolean; error_code?: string; error_message?: string }
+  const reply = (await response.json().catch(() => ({}))) as Envelope<T> & Failure
   if (reply.success === true) return reply
   throw new ApiError(response, reply.error_code, reply.error_message)
 }
@@ -115,122 +114,96 @@ export const getPage = <T>(path: string, signal?: AbortSignal): Promise<Envelope
 export const get = async <T>(path: string, signal?: AbortSignal): Promise<T> =>
   (await getPage<T>(path, signal)).data
 
-/** Where the service is reached by other protocols. */
-export const getServiceAddresses = (signal: AbortSignal): Promise<{ ftp: string | null }> =>
-  repeat(signal, async () => {
-    const response = await fetch('/', {
-      signal,
-      credentials: 'omit',
-      headers: { accept: 'application/json' },
-    })
-    return (await response.json()) as { ftp: string | null }
-  })
-
-/** A log as the browser got it, and null where there is none. */
-export async function getLog(path: string, signal?: AbortSignal): Promise<Response | null> {
+/** A reply whose body is no envelope: a log, or a stream of events. */
+export async function getStream(path: string, signal?: AbortSignal): Promise<Response> {
   const response = await repeat(signal, () => send('GET', path, { signal }))
-  const isJson = response.headers.get('content-type')?.startsWith('application/json') === true
-  if (!isJson && response.ok) return response
-  return unwrap(response).then(
-    () => null,
-    (error: unknown) => {
-      if (error instanceof ApiError && error.code === 'not_found') return null
-      throw error
-    },
-  )
+  if (response.headers.get('content-type')?.startsWith('application/json') === true) await unwrap(response)
+  return response
 }
 
-/** One call, which is never repeated. */
+/** One call, which is never repeated. A body that isn't bytes goes as JSON. */
 export async function call<T>(
   method: string,
   path: string,
   body?: unknown,
-  options: Omit<Options, 'body'> = {},
+  options: Options = {},
 ): Promise<T> {
   const headers = { 'content-type': 'application/json', ...options.headers }
-  const sent = body === undefined ? options : { ...options, headers, body: JSON.stringify(body) }
+  const json = () => ({ ...options, headers, body: JSON.stringify(body) })
+  const sent = body === undefined ? options : body instanceof Blob ? { ...options, body } : json()
   return (await unwrap<T>(await send(method, path, sent))).data
 }
 
-export const putBytes = async <T>(path: string, body: Blob, options: Options): Promise<T> =>
-  (await unwrap<T>(await send('PUT', path, { ...options, body }))).data
-
-export const isAbort = (error: unknown): boolean =>
-  error instanceof DOMException && error.name === 'AbortError'
-
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** What a page reads when it is opened, and again when one of `inputs` changes. */
-export interface Loaded<T> {
-  data: T | null
-  error: string | null
-  reload: () => void
-  /** How many times it was read. */
-  reads: number
+/** What a button does: whether it goes on, and what the API says against it. */
+export function useAction() {
+  const store = usePageStore({ isBusy: false, fault: null as string | null })
+  const run = async (work: () => Promise<unknown>, describe: (error: unknown) => string) => {
+    store.set({ isBusy: true, fault: null })
+    const fault = await work().then(() => null, describe)
+    store.set({ isBusy: false, fault })
+  }
+  return {
+    ...store.value,
+    run: (work: () => Promise<unknown>, describe = messageOf) => void run(work, describe),
+  }
 }
 
-export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, inputs: unknown[]): Loaded<T> {
-  const store = usePageStore<{ data: T | null; error: string | null; turn: number; reads: number }>(() => ({
-    ...{ data: null, error: null, turn: 0, reads: 0 },
-  }))
-  const { data, error, turn, reads } = store.value
+/**
+ * What a page reads when it is opened, and again when one of `inputs` changes. With `pollMs` it is read again so many
+ * milliseconds after the last reading, while the page is seen.
+ */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, inputs: unknown[], pollMs?: number) {
+  const store = usePageStore({ data: null as T | null, error: null as string | null, turn: 0 })
+  const { data, error, turn } = store.value
+  const reload = () => store.set({ turn: store.value.turn + 1 })
   useEffect(() => {
     const leaving = new AbortController()
-    load(leaving.signal).then(
-      (loaded) => {
-        if (!leaving.signal.aborted) store.set({ data: loaded, error: null, reads: store.value.reads + 1 })
-      },
-      (failure: unknown) => {
-        if (!leaving.signal.aborted) store.set({ error: messageOf(failure), reads: store.value.reads + 1 })
-      },
+    const { signal } = leaving
+    const poll = () => document.hidden || reload()
+    const show = (change: { data?: T; error: string | null }) => {
+      if (signal.aborted) return
+      store.set(change)
+      if (pollMs === undefined) return
+      const timer = setTimeout(poll, pollMs)
+      document.addEventListener('visibilitychange', poll, { signal })
+      signal.addEventListener('abort', () => clearTimeout(timer))
+    }
+    load(signal).then(
+      (loaded) => show({ data: loaded, error: null }),
+      (failure: unknown) => show({ error: messageOf(failure) }),
     )
     return () => leaving.abort()
   }, [...inputs, turn])
-  return { data, error, reads, reload: () => store.set({ turn: store.value.turn + 1 }) }
+  return { data, error, reload }
 }
 
-/** Reads again so many milliseconds after the last read, while the page is seen. */
-export function usePolling({ reload, reads }: Pick<Loaded<unknown>, 'reload' | 'reads'>, ms: number): void {
-  useEffect(() => {
-    const poll = () => {
-      if (document.visibilityState === 'visible') reload()
-    }
-    const timer = setTimeout(poll, ms)
-    document.addEventListener('visibilitychange', poll)
-    return () => {
-      clearTimeout(timer)
-      document.removeEventListener('visibilitychange', poll)
-    }
-  }, [reads])
-}
-
-/** The rows of a list that comes in pages. `more` brings the next page; it is null after the last one. */
-export interface Rows<T> extends Loaded<T[]> {
+/** The rows of a list that comes in pages, as a `table` takes them. */
+interface Rows<T> {
+  rows: T[] | null
+  error: string | null
+  reload: () => void
+  /** Brings the next page; null after the last one. */
   more: (() => void) | null
 }
 
 /** `path` has a query. Reloading brings the first page again, and the others that were shown. */
-export function useRows<T>(path: string, inputs: unknown[] = []): Rows<T> {
-  const store = usePageStore(() => ({ pages: 1, path }))
+export function useRows<T>(path: string, pollMs?: number): Rows<T> {
+  const store = usePageStore({ pages: 1, path })
   const pages = store.value.path === path ? store.value.pages : 1
-  const loaded = useLoad<{ rows: T[]; next: string | null }>(
-    async (signal) => {
-      const rows: T[] = []
-      let next: string | null = null
-      for (let page = 0; page < pages && (page === 0 || next !== null); page += 1) {
-        const token: string = next === null ? '' : `&page_token=${encodeURIComponent(next)}`
-        const reply: Envelope<T[]> = await getPage<T[]>(`${path}${token}`, signal)
-        rows.push(...reply.data)
-        next = reply.next_page_token ?? null
-      }
-      return { rows, next }
-    },
-    [path, pages, ...inputs],
-  )
-  const hasMore = loaded.data !== null && loaded.data.next !== null
-  return {
-    ...loaded,
-    data: loaded.data?.rows ?? null,
-    more: hasMore ? () => store.set({ pages: pages + 1, path }) : null,
+  const load = async (signal: AbortSignal) => {
+    const rows: T[] = []
+    let next: string | null = ''
+    for (let page = 0; page < pages && next !== null; page += 1) {
+      const token: string = next === '' ? '' : `&page_token=${encodeURIComponent(next)}`
+      const reply: Envelope<T[]> = await getPage<T[]>(`${path}${token}`, signal)
+      rows.push(...reply.data)
+      next = reply.next_page_token ?? null
+    }
+    return { rows, next }
   }
+  const { data, error, reload } = useLoad(load, [path, pages], pollMs)
+  const more = () => store.set({ pages: pages + 1, path })
+  return { rows: data?.rows ?? null, error, reload, more: (data?.next ?? null) === null ? null : more }
 }

@@ -1,7 +1,7 @@
 import { html, render } from 'htm/preact'
 import type { VNode } from 'preact'
 import { useEffect } from 'preact/hooks'
-import { ApiError, connection, repeat } from './api.ts'
+import { connection } from './api.ts'
 import { Audit } from './audit.ts'
 import { AskedQuestion } from './dialog.ts'
 import { FindPerson, People } from './people.ts'
@@ -13,18 +13,8 @@ import { List } from './list.ts'
 import { Lists } from './lists.ts'
 import { Page } from './page.ts'
 import { address, canLeave, go } from './router.ts'
-import {
-  findKey,
-  forgetKey,
-  isAdmin,
-  isUploader,
-  may,
-  readsImports,
-  session,
-  signIn,
-  signOut,
-} from './session.ts'
-import { SignIn, whoami } from './sign-in.ts'
+import { isAdmin, isUploader, may, readsImports, session, signOut } from './session.ts'
+import { SignIn, start } from './sign-in.ts'
 import { useStore } from './store.ts'
 import { Uploads } from './uploads.ts'
 
@@ -34,10 +24,10 @@ import { Uploads } from './uploads.ts'
  * How a page is written
  * - A page is a component in a file of its name, and a line in `pages` below. It gets `ids`, the numbers of its address,
  *   and renders `Page` (page.ts), which has the `h1`, the title and the focus.
- * - It reads by `useLoad` or `useRows` (api.ts), which read again when one of their inputs changes, and writes by `call`.
- *   What a person enters is in the page's store (`usePageStore`), and filters are in the address (`setQuery`).
- * - `Table`, `Dialog`, `ask`, `Field`, `Select`, `Check`, `Fault`, `Loading` and `Empty` are the parts. Texts go into
- *   templates as values, so nothing that the API says is read as HTML.
+ * - It reads by `useLoad` or `useRows` (api.ts), which read again when one of their inputs changes, and writes by `call`,
+ *   in an action of `useAction`. What a person enters is in the page's store (`usePageStore`), filters in the address.
+ * - `table`, `FormDialog`, `ask`, `Field`, `Check`, `Fault` and `Loading` are the parts. Texts go into templates as
+ *   values, so nothing that the API says is read as HTML.
  * - What the key may not do isn't offered: `may('subscriber', 'import')`, `isAdmin()` (session.ts).
  */
 
@@ -65,8 +55,8 @@ const furtherPages: Route[] = [
   [/^people$/, 'Find a person', People, () => may('subscriber', 'read')],
 ]
 
-function App(): VNode {
-  const { state } = useStore(session)
+function App() {
+  const { isAsking, who } = useStore(session)
   const { isLost } = useStore(connection)
   return html`
     ${
@@ -75,18 +65,13 @@ function App(): VNode {
         The service can’t be reached. What is shown may be old; it is asked again every 2 seconds.
       </p>`
     }
-    ${
-      state === 'asking'
-        ? html`<p class="loading" role="status">Looking for your session…</p>`
-        : state === 'signed-out'
-          ? html`<${SignIn} />`
-          : html`<${Frame} />`
-    }
+    ${isAsking && html`<p class="loading" role="status">Looking for your session…</p>`}
+    ${who !== null && html`<${Frame} />`} ${!isAsking && who === null && html`<${SignIn} />`}
     <${AskedQuestion} />
   `
 }
 
-function Frame(): VNode {
+function Frame() {
   const { path } = useStore(address)
   useEffect(() => {
     if (path === '') void go(isUploader() ? '/console/uploads' : '/console/lists', { isReplacing: true })
@@ -102,7 +87,7 @@ function Frame(): VNode {
   </div>`
 }
 
-function Menu({ path }: { path: string }): VNode {
+function Menu({ path }: { path: string }) {
   const { who } = session.value
   const [section] = path.split('/')
   return html`<nav aria-label="Console">
@@ -124,10 +109,10 @@ function Menu({ path }: { path: string }): VNode {
   </nav>`
 }
 
-function CurrentPage({ path }: { path: string }): VNode | null {
+function CurrentPage({ path }: { path: string }) {
   if (path === '') return null
   const [pattern, name, page, maySee] = [...pages, ...furtherPages].find(([known]) => known.test(path)) ?? []
-  if (pattern === undefined || page === undefined)
+  if (pattern === undefined)
     return html`<${Page} key=${path} title="There is no such page">
       <p>The address may be mistyped. <a href="/console/">Go to the first page</a>.</p>
     <//>`
@@ -136,21 +121,6 @@ function CurrentPage({ path }: { path: string }): VNode | null {
       <p>This page is not for your key: its role or permissions don’t allow it.</p>
     <//>`
   return html`<${page} key=${path} ids=${pattern.exec(path)?.slice(1).map(Number)} />`
-}
-
-/** Finds the key of this tab or of another one, and asks whose it is. */
-async function start(): Promise<void> {
-  const key = await findKey()
-  if (key === null) {
-    forgetKey()
-    return
-  }
-  try {
-    signIn(key, await repeat(undefined, () => whoami(key)))
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error
-    forgetKey()
-  }
 }
 
 render(html`<${App} />`, document.getElementById('app')!)

@@ -1,6 +1,6 @@
+import { hasEnded } from '../../shared/contract/import-state.ts'
 import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
-import { ApiError, pause, repeat, send, unwrap } from './api.ts'
-import { hasEnded } from './import-state.ts'
+import { ApiError, getStream, pause } from './api.ts'
 
 /** A comment comes every 15 s, so a connection that is silent for this long is dead. */
 const silenceMs = 40_000
@@ -22,12 +22,7 @@ export async function followImport(
     signal.addEventListener('abort', close)
     document.addEventListener('visibilitychange', onHidden)
     try {
-      const either = closing.signal
-      const response = await repeat(either, () =>
-        send('GET', `/subscriber_imports/${id}/events`, { signal: either }),
-      )
-      if (response.headers.get('content-type')?.startsWith('application/json') === true)
-        await unwrap(response)
+      const response = await getStream(`/subscriber_imports/${id}/events`, closing.signal)
       for await (const view of events(response, close)) {
         onView(view)
         if (hasEnded(view.state)) return

@@ -13,31 +13,25 @@ export function bytes(size: number): string {
   const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
   const power = size < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(size) / 3))
   const value = size / 1000 ** power
-  return `${numberFormat.format(power === 0 || value >= 100 ? Math.round(value) : Math.round(value * 10) / 10)} ${units[power]}`
+  return `${number(value >= 100 ? Math.round(value) : Math.round(value * 10) / 10)} ${units[power]}`
 }
 
 export const zone = (): string => session.value.who?.organization.time_zone_name ?? 'UTC'
 
-export const time = (instant: string | null): string =>
-  instant === null
-    ? '–'
-    : new Intl.DateTimeFormat(undefined, {
-        dateStyle: 'medium',
-        timeStyle: 'short',
-        timeZone: zone(),
-      }).format(new Date(instant))
+const written = (at: string | number, options: Intl.DateTimeFormatOptions, language?: string): string =>
+  new Intl.DateTimeFormat(language, { ...options, timeZone: zone() }).format(new Date(at))
+
+export const time = (instant: string): string => written(instant, { dateStyle: 'medium', timeStyle: 'short' })
 
 /** With seconds and the zone, for one record's page. */
 export const exactTime = (instant: string): string =>
-  `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone: zone() }).format(new Date(instant))} (${zone()})`
+  `${written(instant, { dateStyle: 'medium', timeStyle: 'medium' })} (${zone()})`
 
 /** The date as the organization's zone has it, in the form that times of the API begin with. */
-export const today = (): string =>
-  new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeZone: zone() }).format(new Date())
+export const today = (): string => written(Date.now(), { dateStyle: 'short' }, 'sv-SE')
 
 /** Of an instant in seconds, as a plot's axis has it. */
-export const clockTime = (at: number): string =>
-  new Intl.DateTimeFormat(undefined, { timeStyle: 'medium', timeZone: zone() }).format(at * 1000)
+export const clockTime = (at: number): string => written(at * 1000, { timeStyle: 'medium' })
 
 export function duration(seconds: number): string {
   if (seconds < 60) return `${Math.ceil(seconds)} s`
@@ -53,6 +47,4 @@ export const sentence = (text: string): string => text.slice(0, 1).toUpperCase()
 
 /** A random name's part, also where the page has no secure context. */
 export const randomName = (): string =>
-  Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join(
-    '',
-  )
+  Array.from(crypto.getRandomValues(new Uint8Array(20)), (byte) => (byte % 36).toString(36)).join('')

@@ -9,15 +9,16 @@ import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 export type Target = 'ignore' | 'new' | `field:${string}`
 
 export const builtInNames: Record<BuiltInColumn, string> = {
-  ...{
-    email: 'Email address',
-    status: 'Status',
-    consent: 'Consent (yes or no)',
-    email_format: 'Email format',
-  },
-  ...{ subscribe_time: 'Time subscribed', subscribe_ip: 'IP subscribed from' },
-  ...{ remove_time: 'Time removed', remove_ip: 'IP removed from' },
-  ...{ confirmed: 'Confirmed', confirm_time: 'Time confirmed' },
+  email: 'Email address',
+  status: 'Status',
+  consent: 'Consent (yes or no)',
+  email_format: 'Email format',
+  subscribe_time: 'Time subscribed',
+  subscribe_ip: 'IP subscribed from',
+  remove_time: 'Time removed',
+  remove_ip: 'IP removed from',
+  confirmed: 'Confirmed',
+  confirm_time: 'Time confirmed',
 }
 const builtInColumns = Object.keys(builtInNames) as BuiltInColumn[]
 
@@ -55,11 +56,9 @@ export function proposedTargets(inspection: InspectionView): Target[] {
  */
 export function likeTargets(
   inspection: InspectionView,
-  {
-    earlier,
-    fields,
-    isPartEnough,
-  }: { earlier: ImportView; fields: CustomFieldView[]; isPartEnough: boolean },
+  earlier: ImportView,
+  fields: CustomFieldView[],
+  isPartEnough: boolean,
 ): Target[] | null {
   const own = ownColumns(inspection)
   const headers = inspection.columns.map(({ header }) => header)
@@ -87,17 +86,18 @@ export const newFieldName = ({ columns }: InspectionView, column: number): strin
     .join('')
     .trim()
 
+interface NewField {
+  column: number
+  inspection: InspectionView
+  fields: CustomFieldView[]
+  targets: Target[]
+}
+
 /** A field can be made where its name isn't that of a field, a built-in column or another column's new field. */
-export function canBeNew(
-  column: number,
-  inspection: InspectionView,
-  fields: CustomFieldView[],
-  targets: Target[],
-): boolean {
+export function canBeNew({ column, inspection, fields, targets }: NewField): boolean {
   const name = newFieldName(inspection, column)
-  const others = targets.flatMap((target, i) =>
-    target === 'new' && i !== column ? [newFieldName(inspection, i)] : [],
-  )
+  const isOther = (target: Target, i: number) => target === 'new' && i !== column
+  const others = targets.flatMap((target, i) => (isOther(target, i) ? [newFieldName(inspection, i)] : []))
   const taken = [...builtInColumns, ...fields.map((field) => field.name), ...others]
   return name !== '' && !taken.some((other) => isSameName(other, name))
 }

@@ -1,11 +1,9 @@
-import { hasEnded } from '../../shared/contract/import-state.ts'
 import type { CustomFieldView } from '../resources/custom-fields/schemas.ts'
 import type { InspectionView } from '../resources/import-inspection/schemas.ts'
 import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { CreatedImportView, ImportView } from '../resources/subscriber-imports/schemas.ts'
-import { addedStatuses } from './added-statuses.ts'
-import { ApiError, call, isAbort, messageOf, pause, repeat, Unreachable } from './api.ts'
-import { countLines, ownUploadName, readSample, sampleBytes } from './chosen-file.ts'
+import { ApiError, call, messageOf, pause, repeat, Unreachable } from './api.ts'
+import { addedStatuses, countLines, ownUploadName, readSample, sampleBytes } from './chosen-file.ts'
 import { followImport } from './follow.ts'
 import { number, randomName } from './format.ts'
 import { fieldOf, likeTargets, newFieldName, proposedTargets, type Target } from './import-columns.ts'
@@ -59,7 +57,7 @@ interface Input {
   list: MailingListView
   fields: CustomFieldView[]
   /** Its settings are proposed where its headers fit. `isAsked`: the address names it, so some of the headers suffice. */
-  earlier: { view: ImportView; isAsked: boolean } | null
+  earlier: { view: ImportView; isAsked: boolean } | undefined
   isOverwriting: boolean
 }
 
@@ -88,15 +86,18 @@ export class ImportDraft {
 
   #blank(): Omit<DraftState, 'fields' | 'source'> {
     return {
-      ...{ lines: null, sent: null, format: {}, inspection: null, isInspecting: false, refusal: null },
-      ...{
-        targets: [],
-        like: null,
-        settings: this.#settings(defaultSettings),
-        check: null,
-        running: null,
-        fault: null,
-      },
+      lines: null,
+      sent: null,
+      format: {},
+      inspection: null,
+      isInspecting: false,
+      refusal: null,
+      targets: [],
+      like: null,
+      settings: this.#settings(defaultSettings),
+      check: null,
+      running: null,
+      fault: null,
     }
   }
 
@@ -170,10 +171,9 @@ export class ImportDraft {
 
   /** A blank text is what the service detects. */
   changeFormat(changed: ChosenFormat): void {
-    const format = Object.entries({ ...this.store.value.format, ...changed }).filter(
-      ([, value]) => value !== '',
-    )
-    this.#change({ format: Object.fromEntries(format) })
+    const format = { ...this.store.value.format, ...changed }
+    const chosen = Object.entries(format).filter(([, value]) => value !== '')
+    this.#change({ format: Object.fromEntries(chosen) })
     void this.#inspect('date_format' in changed ? this.#mapping() : null)
   }
 
@@ -193,7 +193,7 @@ export class ImportDraft {
 
   /** Drops what the earlier import proposed. */
   startAfresh(): void {
-    this.#input.earlier = null
+    this.#input.earlier = undefined
     this.#change({ like: null, settings: defaultSettings })
     void this.#inspect(null)
   }
@@ -234,10 +234,9 @@ export class ImportDraft {
     const { earlier } = this.#input
     const { fields, like } = this.store.value
     const proposed = proposedTargets(inspection)
-    const liked =
-      earlier && likeTargets(inspection, { earlier: earlier.view, fields, isPartEnough: earlier.isAsked })
+    const liked = earlier && likeTargets(inspection, earlier.view, fields, earlier.isAsked)
     this.store.set({ targets: liked ?? proposed })
-    if (earlier === null || liked === null) return
+    if (!earlier || !liked) return
     const settings = this.#settings(settingsLike(earlier.view, earlier.isAsked))
     if (like === null) this.store.set({ like: earlier.view, settings })
     if (liked.join('\n') !== proposed.join('\n')) void this.#inspect(this.#mapping())
@@ -265,27 +264,20 @@ export class ImportDraft {
   check(): Promise<void> {
     const { signal } = this.#source
     const { targets, settings, format, source, inspection } = this.store.value
-    const isCurrent = () =>
-      this.store.value.targets === targets &&
-      this.store.value.settings === settings &&
-      this.store.value.format === format
     return this.#run(async () => {
       const { id } = await this.#create(true)
-      let last: ImportView | null = null
-      const onView = (view: ImportView) => {
-        const { number_of_records: all, records_imported: done } = view.stats
-        if (hasEnded(view.state)) last = view
-        else
-          this.store.set({
-            running: `Checking: ${number(done)} of ${all === null ? 'all' : number(all)} rows`,
-          })
+      let view: ImportView | null = null
+      const onView = (next: ImportView) => {
+        const { number_of_records: all, records_imported: done } = next.stats
+        view = next
+        this.store.set({ running: `Checking: ${number(done)} of ${all === null ? 'all' : number(all)} rows` })
       }
       await followImport(id, { onView, signal })
-      if (last === null || inspection === null) return
-      const view: ImportView = last
-      const statuses =
-        source?.kind === 'file' ? await addedStatuses(source.file, { check: view, inspection }) : null
-      if (isCurrent()) this.store.set({ check: { view, statuses } })
+      if (signal.aborted || view === null || inspection === null) return
+      const statuses = source?.kind === 'file' ? await addedStatuses(source.file, view, inspection) : null
+      const now = this.store.value
+      const isCurrent = now.targets === targets && now.settings === settings && now.format === format
+      if (isCurrent) this.store.set({ check: { view, statuses } })
     })
   }
 
@@ -303,9 +295,10 @@ export class ImportDraft {
   }
 
   async #run(work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#source
     const running = isUploading(this.store.value) ? 'This waits for the upload' : 'Sending the request'
     this.store.set({ running, fault: null })
-    await work().catch((error: unknown) => isAbort(error) || this.store.set({ fault: messageOf(error) }))
+    await work().catch((error: unknown) => signal.aborted || this.store.set({ fault: messageOf(error) }))
     this.store.set({ running: null })
   }
 
@@ -313,10 +306,8 @@ export class ImportDraft {
     const { inspection } = this.store.value
     for (const [column, target] of this.store.value.targets.entries()) {
       if (target !== 'new' || inspection === null) continue
-      const custom_field = { name: newFieldName(inspection, column), field_type: 'text' }
-      const made = await call<CustomFieldView>('POST', `/mailing_lists/${this.list.id}/custom_fields`, {
-        custom_field,
-      })
+      const body = { custom_field: { name: newFieldName(inspection, column), field_type: 'text' } }
+      const made = await call<CustomFieldView>('POST', `/mailing_lists/${this.list.id}/custom_fields`, body)
       const { fields, targets } = this.store.value
       this.store.set({ fields: [...fields, made], targets: targets.with(column, `field:${made.name}`) })
     }
@@ -324,38 +315,32 @@ export class ImportDraft {
 
   #create(isCheck: boolean): Promise<CreatedImportView> {
     const { source, format, inspection, settings } = this.store.value
-    const {
+    const { csv_field_separator, csv_field_enclosure, csv_field_escape, date_format } = inspection!
+    const { csv_has_headers, csv_skip_lines } = inspection!
+    const mapping = this.#mapping()
+    const file_format = {
+      character_set: 'auto',
       csv_field_separator,
       csv_field_enclosure,
       csv_field_escape,
       csv_has_headers,
       csv_skip_lines,
-      date_format,
-    } = inspection!
-    const mapping = this.#mapping()
-    return this.#withSource(true, (file_source) => {
-      const isUpload = source?.kind === 'file' && file_source['type'] === 'upload_directory'
+      ...(date_format === null ? {} : { date_format }),
+      ...format,
+    }
+    return this.#withSource(true, (place) => {
+      const isOwn = source?.kind === 'file' && place['type'] === 'upload_directory'
+      const file_source = {
+        ...place,
+        ...(source?.kind === 'file' ? { display_name: shownName(source.name) } : {}),
+        ...(isOwn && !isCheck ? { delete_after: true } : {}),
+      }
       const subscriber_import = {
         ...asCreation(settings, mapping),
         ...(isCheck ? { dry_run: true, begins_at: 'now' } : {}),
         column_mapping: mapping,
-        file_format: {
-          ...{
-            character_set: 'auto',
-            csv_field_separator,
-            csv_field_enclosure,
-            csv_field_escape,
-            csv_has_headers,
-            csv_skip_lines,
-          },
-          ...(date_format === null ? {} : { date_format }),
-          ...format,
-        },
-        file_source: {
-          ...file_source,
-          ...(source?.kind === 'file' ? { display_name: shownName(source.name) } : {}),
-          ...(isUpload && !isCheck ? { delete_after: true } : {}),
-        },
+        file_format,
+        file_source,
       }
       return this.#post({ subscriber_import })
     })
@@ -366,9 +351,8 @@ export class ImportDraft {
     const body = JSON.stringify(request)
     if (this.#creation.body !== body) this.#creation = { body, key: randomName() }
     try {
-      const created = await call<CreatedImportView>('POST', this.#path, request, {
-        headers: { 'idempotency-key': this.#creation.key },
-      })
+      const headers = { 'idempotency-key': this.#creation.key }
+      const created = await call<CreatedImportView>('POST', this.#path, request, { headers })
       this.#creation.body = ''
       return created
     } catch (error) {

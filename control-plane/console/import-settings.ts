@@ -21,7 +21,7 @@ export type Settings = Pick<
 }
 
 export const defaultSettings: Settings = {
-  ...{ overwrite: false, deactivate_subscribers_not_in_import: false, blank_cells: 'keep', begins_at: '' },
+  overwrite: false,
   overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
   overwrite_when_status: {
     active: true,
@@ -30,11 +30,16 @@ export const defaultSettings: Settings = {
     deactivated: false,
     scomp: false,
   },
-  ...{ apply_custom_field_defaults: true, default_custom_fields: {}, subscriber_defaults: {} },
+  deactivate_subscribers_not_in_import: false,
+  blank_cells: 'keep',
+  apply_custom_field_defaults: true,
+  default_custom_fields: {},
+  subscriber_defaults: {},
   autoresponders: {
     subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
     api: { trigger_new: null, trigger_updated: null },
   },
+  begins_at: '',
 }
 
 /** Those of an earlier import. A part of its file must not deactivate the subscribers that are in the rest. */
@@ -42,7 +47,8 @@ export function settingsLike(view: ImportView, isPart: boolean): Settings {
   const names = Object.keys(defaultSettings) as (keyof Settings)[]
   const same = Object.fromEntries(names.map((name) => [name, view[name]])) as unknown as Settings
   return {
-    ...{ ...same, begins_at: '' },
+    ...same,
+    begins_at: '',
     deactivate_subscribers_not_in_import: view.deactivate_subscribers_not_in_import && !isPart,
     ...(view.overwrite ? {} : { overwrite_what: defaultSettings.overwrite_what }),
   }
@@ -55,6 +61,7 @@ export function asCreation(settings: Settings, mapping: (string | null)[]): Reco
   const { status, format, confirmed } = settings.subscriber_defaults
   // `active` is the default; given, it would also be written to existing subscribers, and to rows with a remove time.
   const isStatusGiven = !saysConsent(mapping) && (status !== 'active' || (overwrite && overwrite_what.status))
+  const isUpdated = subscription.trigger && subscription.also_trigger_on_updated_subscribers && overwrite
   const byId = (reference: { id: number } | null) => reference && { id: reference.id }
   return {
     ...others,
@@ -66,11 +73,7 @@ export function asCreation(settings: Settings, mapping: (string | null)[]): Reco
       ...(confirmed === true ? { confirmed } : {}),
     },
     autoresponders: {
-      subscription: {
-        trigger: subscription.trigger,
-        also_trigger_on_updated_subscribers:
-          subscription.trigger && subscription.also_trigger_on_updated_subscribers && overwrite,
-      },
+      subscription: { trigger: subscription.trigger, also_trigger_on_updated_subscribers: isUpdated },
       api: { trigger_new: byId(api.trigger_new), trigger_updated: byId(api.trigger_updated) },
     },
   }
@@ -81,22 +84,18 @@ export const separatorName = (separator: string): string => separatorNames[separ
 
 /** The settings that a person looks for, as names and values. */
 export function describeSettings(view: ImportView): [string, string][] {
-  const { file_format: format, autoresponders, subscriber_defaults: defaults } = view
+  const { file_format: format, autoresponders } = view
   const { trigger_new: added, trigger_updated: updated } = autoresponders.api
-  const chosen = (switches: Record<string, boolean>) =>
-    Object.keys(switches)
-      .filter((name) => switches[name])
-      .map((name) => name.replaceAll('_', ' '))
-      .join(', ') || 'nothing'
-  const overwritten = () =>
-    `${chosen(view.overwrite_what)}; of those who are ${chosen(view.overwrite_when_status)}`
-  return [
-    ['Existing subscribers', view.overwrite ? `overwritten: ${overwritten()}` : 'left as they are'],
-    ['New subscribers are', statusName(defaults.status ?? 'active').toLowerCase()],
-    [
-      'Subscribers not in the file',
-      view.deactivate_subscribers_not_in_import ? 'deactivated' : 'left as they are',
-    ],
+  const chosen = (switches: Record<string, boolean>) => {
+    const names = Object.keys(switches).filter((name) => switches[name])
+    return names.join(', ').replaceAll('_', ' ') || 'nothing'
+  }
+  const overwritten = `overwritten: ${chosen(view.overwrite_what)}; of those who are ${chosen(view.overwrite_when_status)}`
+  const left = 'left as they are'
+  const settings: [string, string][] = [
+    ['Existing subscribers', view.overwrite ? overwritten : left],
+    ['New subscribers are', statusName(view.subscriber_defaults.status ?? 'active').toLowerCase()],
+    ['Subscribers not in the file', view.deactivate_subscribers_not_in_import ? 'deactivated' : left],
     ['Blank cells', view.blank_cells === 'clear' ? 'clear the field' : 'keep what is there'],
     ['On-subscription autoresponders', autoresponders.subscription.trigger ? 'sent' : 'not sent'],
     ['Autoresponder for new ones', added?.name ?? ''],
@@ -106,5 +105,6 @@ export function describeSettings(view: ImportView): [string, string][] {
     ['First line', format.csv_has_headers ? 'a header' : 'a record'],
     ['Dates', format.date_format === 'mdy' ? 'month first' : 'day first'],
     ['Lines skipped', String(format.csv_skip_lines || '')],
-  ].filter((setting): setting is [string, string] => setting[1] !== '')
+  ]
+  return settings.filter(([, value]) => value !== '')
 }

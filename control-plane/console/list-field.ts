@@ -1,10 +1,8 @@
-import type { VNode } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { FullMailingListView } from '../resources/mailing-lists/view.ts'
 import { get, useLoad } from './api.ts'
-import { Field, valueOf } from './page.ts'
-import { usePageStore } from './store.ts'
+import { Field } from './page.ts'
 
 type List = Pick<FullMailingListView, 'id' | 'name' | 'is_remote_list'>
 
@@ -13,19 +11,19 @@ interface ListFieldProps {
   listId: number | null
   /** Gets the list whose name was entered, and null while no list has it. */
   onPick: (listId: number | null) => void
-  /** Why a list with the name that was entered can't be chosen. */
-  refuse?: (list: List) => string | null
+  /** Whether a Remote List can't be chosen. */
+  isLocal?: boolean
 }
 
 /** A field for a list's name, with suggestions. */
-export function ListField({ listId, onPick, refuse = () => null }: ListFieldProps): VNode {
-  const store = usePageStore(() => ({ typed: null as string | null }))
-  const { data: chosen, error } = useLoad<List | null>(
-    (signal) => (listId === null ? Promise.resolve(null) : get<List>(`/mailing_lists/${listId}`, signal)),
+export function ListField({ listId, onPick, isLocal = false }: ListFieldProps) {
+  const [typed, setTyped] = useState<string | null>(null)
+  const { data: chosen, error } = useLoad(
+    async (signal) => (listId === null ? null : get<List>(`/mailing_lists/${listId}`, signal)),
     [listId],
   )
-  const text = store.value.typed ?? chosen?.name ?? ''
-  const { data: found } = useLoad<{ text: string; lists: List[] }>(
+  const text = typed ?? chosen?.name ?? ''
+  const { data: found } = useLoad(
     async (signal) => {
       const search = encodeURIComponent(text.trim())
       // The list of exactly this name may be the last one that has it in its name.
@@ -35,23 +33,24 @@ export function ListField({ listId, onPick, refuse = () => null }: ListFieldProp
     [text],
   )
   const named = found?.lists.find(({ name }) => name.toLowerCase() === text.trim().toLowerCase())
-  const refusal = named === undefined ? null : refuse(named)
+  const isRefused = isLocal && named?.is_remote_list === true
   const isUnknown = found?.text === text && found.lists.length === 0 && text.trim() !== ''
   useEffect(() => {
-    if (store.value.typed !== null && named !== undefined && refusal === null) onPick(named.id)
+    if (typed !== null && named !== undefined && !isRefused) onPick(named.id)
   }, [named?.id, text])
-  const type = (typed: string) => {
-    store.set({ typed })
+  const type = (value: string) => {
+    setTyped(value)
     onPick(null)
   }
+  const refusal = isRefused ? 'files can’t be imported into a Remote List' : error
   return html`<${Field}
       label="List"
       list="lists"
       autocomplete="off"
       placeholder="Name of a list"
       value=${text}
-      fault=${isUnknown ? 'no list has this in its name' : (refusal ?? error)}
-      onInput=${(event: Event) => type(valueOf(event))}
+      fault=${isUnknown ? 'no list has this in its name' : refusal}
+      onPick=${type}
     />
     <datalist id="lists">
       ${found?.lists.slice(0, 20).map(({ id, name }) => html`<option key=${id} value=${name}></option>`)}

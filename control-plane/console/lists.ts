@@ -1,49 +1,55 @@
-import type { VNode } from 'preact'
-import { useRef } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { FullMailingListView } from '../resources/mailing-lists/view.ts'
-import { call, messageOf, useRows } from './api.ts'
-import { Dialog } from './dialog.ts'
+import { call, useAction, useRows } from './api.ts'
+import { StateMark } from './counts.ts'
+import { FormDialog } from './dialog.ts'
 import { number, time } from './format.ts'
-import { StateMark } from './import-state.ts'
-import { Check, Field, onSubmit, Page, isTicked, valueOf } from './page.ts'
-import { address, go, setQuery } from './router.ts'
+import { Check, Field, Page } from './page.ts'
+import { filter, go } from './router.ts'
 import { may, readsImports } from './session.ts'
-import { usePageStore } from './store.ts'
-import { listing, type Column } from './table.ts'
+import { table, type Column } from './table.ts'
+
+const searchDelayMs = 250
 
 /** The organization's mailing lists. */
-export function Lists(): VNode {
-  const search = address.value.query.get('search') ?? ''
+export function Lists() {
+  const { value, onPick } = filter('search')
   const lists = useRows<FullMailingListView>(
-    `/mailing_lists?view=full&per_page=200&search=${encodeURIComponent(search)}`,
+    `/mailing_lists?view=full&per_page=200&search=${encodeURIComponent(value)}`,
   )
-  const store = usePageStore(() => ({ isCreating: false }))
-  const newList =
-    may('mailing_list', 'create') &&
-    html`<button type="button" class="primary" onClick=${() => store.set({ isCreating: true })}>New list</button>`
+  const [isCreating, setCreating] = useState(false)
+  // The address gets it when the typing pauses.
+  const timer = useRef(0)
+  const search = (typed: string) => {
+    clearTimeout(timer.current)
+    timer.current = window.setTimeout(() => onPick(typed.trim()), searchDelayMs)
+  }
+  const newList = html`<button type="button" class="primary" onClick=${() => setCreating(true)}>New list</button>`
   const empty =
-    search === ''
+    value === ''
       ? 'There is no mailing list yet. Make one with “New list”, then import a file into it.'
-      : `No list has “${search}” in its name.`
-  return html`<${Page} title="Mailing lists" actions=${newList}>
-    <${SearchField} value=${search} />
-    ${listing(lists, { label: 'Mailing lists', empty, columns, rowKey: ({ id }) => id })}
-    ${store.value.isCreating && html`<${NewList} onClose=${() => store.set({ isCreating: false })} />`}
+      : `No list has “${value}” in its name.`
+  return html`<${Page} title="Mailing lists" actions=${may('mailing_list', 'create') && newList}>
+    <div class="filters"><${Field} label="Search" type="search" value=${value} onPick=${search} /></div>
+    ${table({ ...lists, label: 'Mailing lists', empty, columns, rowKey: ({ id }) => id })}
+    ${isCreating && html`<${NewList} onClose=${() => setCreating(false)} />`}
   <//>`
 }
 
-const counts = (
-  name: string,
-  count: (counts: FullMailingListView['counts']) => number,
-): Column<FullMailingListView> => ({
-  ...{ name, isNumber: true, sort: (list) => count(list.counts) },
+type Counts = FullMailingListView['counts']
+
+const counts = (name: string, count: (counts: Counts) => number): Column<FullMailingListView> => ({
+  name,
+  isNumber: true,
+  sort: (list) => count(list.counts),
   cell: (list) => number(count(list.counts)),
 })
 
 const columns: Column<FullMailingListView>[] = [
   {
-    ...{ name: 'Name', sort: ({ name }) => name },
+    name: 'Name',
+    sort: ({ name }) => name,
     cell: ({ id, name, is_remote_list: isRemote }) =>
       html`<a href=${`/console/lists/${id}`}>${name}</a>${isRemote && html` <span class="tag">Remote List</span>`}`,
   },
@@ -51,59 +57,30 @@ const columns: Column<FullMailingListView>[] = [
   counts('Unsubscribed', ({ unsubscribed }) => unsubscribed),
   counts('Bounced', ({ bounced }) => bounced),
   counts('All', (all) => Object.values(all).reduce((sum, count) => sum + count, 0)),
-  {
-    ...{ name: 'Last import', sort: ({ last_import: last }) => last?.created_at ?? null },
-    cell({ last_import: last }) {
-      if (last === null) return '–'
-      const when = time(last.finished_at ?? last.created_at)
-      return html`<span class="together">
-        <${StateMark} state=${last.state} /> ${readsImports() ? html`<a href=${`/console/imports/${last.id}`}>${when}</a>` : when}
-      </span>`
-    },
-  },
+  { name: 'Last import', sort: ({ last_import: last }) => last?.created_at ?? null, cell: lastImport },
 ]
 
-const searchDelayMs = 250
-
-/** A filter of the address, written there when the typing pauses. */
-function SearchField({ value }: { value: string }): VNode {
-  const timer = useRef(0)
-  const search = (event: Event) => {
-    clearTimeout(timer.current)
-    timer.current = window.setTimeout(() => setQuery({ search: valueOf(event).trim() }), searchDelayMs)
-  }
-  return html`<div class="filters"><${Field} label="Search" type="search" value=${value} onInput=${search} /></div>`
+function lastImport({ last_import: last }: FullMailingListView) {
+  if (last === null) return '–'
+  const ended = time(last.finished_at ?? last.created_at)
+  return html`<span class="together">
+    <${StateMark} state=${last.state} /> ${readsImports() ? html`<a href=${`/console/imports/${last.id}`}>${ended}</a>` : ended}
+  </span>`
 }
 
 /** Makes a list, and shows it. */
-function NewList({ onClose }: { onClose: () => void }): VNode {
-  const store = usePageStore(() => ({
-    list: { name: '', has_format: false, has_confirmed: false },
-    ...{ isBusy: false, fault: null as string | null },
-  }))
-  const { list, fault, isBusy } = store.value
-  const change = (changed: Partial<typeof list>) => store.set({ list: { ...list, ...changed } })
+function NewList({ onClose }: { onClose: () => void }) {
+  const [list, setList] = useState({ name: '', has_format: false, has_confirmed: false })
+  const { isBusy, fault, run } = useAction()
+  const change = (changed: Partial<typeof list>) => setList({ ...list, ...changed })
   const create = async () => {
-    store.set({ isBusy: true, fault: null })
-    try {
-      const { id } = await call<{ id: number }>('POST', '/mailing_lists', { mailing_list: list })
-      onClose()
-      await go(`/console/lists/${id}`)
-    } catch (error) {
-      store.set({ isBusy: false, fault: messageOf(error) })
-    }
+    const { id } = await call<{ id: number }>('POST', '/mailing_lists', { mailing_list: list })
+    onClose()
+    await go(`/console/lists/${id}`)
   }
-  return html`<${Dialog} name="New list" onClose=${onClose}>
-    <form onSubmit=${onSubmit(() => void create())}>
-      <${Field} label="Name" value=${list.name} fault=${fault} onInput=${(event: Event) => change({ name: valueOf(event) })} />
-      <${Check} label="Email format" onChange=${(event: Event) => change({ has_format: isTicked(event) })} />
-      <p class="hint sub">Each subscriber chooses HTML, text or both.</p>
-      <${Check} label="Confirmed" onChange=${(event: Event) => change({ has_confirmed: isTicked(event) })} />
-      <p class="hint sub">Each subscriber has a mark that the address was confirmed, and when.</p>
-      <div class="buttons">
-        <button type="button" onClick=${onClose}>Close</button>
-        <button class="primary" disabled=${isBusy}>Create list</button>
-      </div>
-    </form>
+  return html`<${FormDialog} name="New list" verb="Create list" ...${{ isBusy, onClose }} run=${() => run(create)}>
+    <${Field} label="Name" value=${list.name} fault=${fault} onPick=${(name: string) => change({ name })} />
+    <${Check} label="Email format" onPick=${(isOn: boolean) => change({ has_format: isOn })} />
+    <${Check} label="Confirmed" onPick=${(isOn: boolean) => change({ has_confirmed: isOn })} />
   <//>`
 }

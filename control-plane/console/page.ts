@@ -1,4 +1,4 @@
-import type { ComponentChildren, VNode } from 'preact'
+import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { html } from 'htm/preact'
 import { sentence } from './format.ts'
@@ -21,7 +21,7 @@ interface PageProps {
 let isFirst = true
 
 /** A page's heading and title. When it is opened, the focus goes to its heading. */
-export function Page({ title, tab = null, actions, above, error = null, children }: PageProps): VNode {
+export function Page({ title, tab = null, actions, above, error = null, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null)
   const isKnown = title !== null
   useLayoutEffect(() => {
@@ -32,103 +32,88 @@ export function Page({ title, tab = null, actions, above, error = null, children
     if (!isFirst) heading.current?.focus()
     isFirst = false
   }, [isKnown])
-  if (error !== null)
-    return html`<main>
-      <h1 ref=${heading} tabindex="-1">${title ?? 'Nothing to show'}</h1>
-      <p class="fault">${sentence(error)}</p>
-    </main>`
-  if (!isKnown) return html`<main><p class="loading" role="status">Loading…</p></main>`
+  if (!isKnown && error === null) return html`<main><p class="loading" role="status">Loading…</p></main>`
   return html`<main>
-    ${above === undefined ? null : html`<p class="above">${above}</p>`}
+    ${above !== undefined && html`<p class="above">${above}</p>`}
     <div class="heading">
-      <h1 ref=${heading} tabindex="-1">${title}</h1>
+      <h1 ref=${heading} tabindex="-1">${title ?? 'Nothing to show'}</h1>
       <div class="actions">${actions}</div>
     </div>
+    <${Fault} text=${error} />
     ${children}
   </main>`
 }
 
-/** What the API says against an input, or that a list is still being read. */
-export const Fault = ({ id, text }: { id?: string; text: string | null }): VNode | null =>
+/** What the API says against an input or a reading. */
+export const Fault = ({ id, text }: { id?: string; text: string | null }) =>
   text === null ? null : html`<p class="fault" id=${id} role="status">${sentence(text)}</p>`
 
-export const Loading = ({ what }: { what: string }): VNode =>
-  html`<p class="loading" role="status">Loading ${what}…</p>`
+/** That something is being read, or why it can't be. */
+export const Loading = ({ what, error = null }: { what: string; error?: string | null }) =>
+  error === null
+    ? html`<p class="loading" role="status">Loading ${what}…</p>`
+    : html`<${Fault} text=${error} />`
 
-export const Empty = ({ children }: { children: ComponentChildren }): VNode =>
-  html`<div class="empty">${children}</div>`
-
-export const Warnings = ({ warnings }: { warnings: string[] }): VNode | null =>
+export const Warnings = ({ warnings }: { warnings: string[] }) =>
   warnings.length === 0
     ? null
     : html`<ul class="warnings" aria-label="Warnings">${warnings.map((text) => html`<li key=${text}>${text}</li>`)}</ul>`
 
 /** Names with their values. */
-export const Facts = ({ label, facts }: { label: string; facts: [string, ComponentChildren][] }): VNode =>
+export const Facts = ({ label, facts }: { label: string; facts: [string, ComponentChildren][] }) =>
   html`<dl class="facts" aria-label=${label}>
-    ${facts.map(
-      ([name, value]) =>
-        html`<div key=${name}>
-          <dt>${name}</dt>
-          <dd>${value}</dd>
-        </div>`,
-    )}
+    ${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`
 
-/** A labelled input. Further attributes go to the input. */
-export function Field({
-  label,
-  fault = null,
-  hint,
-  ...rest
-}: { label: string; fault?: string | null; hint?: ComponentChildren } & Record<string, unknown>): VNode {
+/** Figures beside their bar or plot. */
+export const Figures = ({ label, rows }: { label: string; rows: [ComponentChildren, string][] }) =>
+  html`<table aria-label=${label}>
+    <tbody>
+      ${rows.map(([name, value], i) => html`<tr key=${i}><th scope="row">${name}</th><td class="number">${value}</td></tr>`)}
+    </tbody>
+  </table>`
+
+interface FieldProps extends Record<string, unknown> {
+  label: string
+  fault?: string | null
+  hint?: ComponentChildren
+  /** Of a choice: values with what they are called. */
+  options?: readonly (readonly [string, string])[]
+  onPick?: (value: string) => void
+}
+
+/** A labelled input or choice, to which further attributes go. */
+export function Field({ label, fault = null, hint, options, onPick, ...rest }: FieldProps) {
   const id = `field-${label.toLowerCase().replaceAll(/\W+/g, '-')}`
   const describedBy = fault !== null ? `${id}-fault` : hint === undefined ? null : `${id}-hint`
+  const pick = (event: Event) => onPick?.(valueOf(event))
+  const same = { id, 'aria-invalid': fault !== null, 'aria-describedby': describedBy, ...rest }
   return html`<div class="field">
     <label for=${id}>${label}</label>
-    <input id=${id} aria-invalid=${fault !== null} aria-describedby=${describedBy} ...${rest} />
-    ${hint === undefined ? null : html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
+    ${
+      options === undefined
+        ? html`<input onInput=${pick} ...${same} />`
+        : html`<select onChange=${pick} ...${same}>
+            ${options.map(([key, name]) => html`<option key=${key} value=${key} selected=${key === rest['value']}>${name}</option>`)}
+          </select>`
+    }
+    ${hint !== undefined && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}
     <${Fault} id=${`${id}-fault`} text=${fault} />
   </div>`
 }
 
-/** A checkbox with its label. */
-export const Check = ({ label, ...rest }: { label: ComponentChildren } & Record<string, unknown>): VNode =>
-  html`<label class="check"><input type="checkbox" ...${rest} /> <span>${label}</span></label>`
-
-/** A labelled choice; options are values with what they are called. */
-export function Select({
-  label,
-  options,
-  value,
-  onPick,
-  isLabelHidden = false,
-  ...rest
-}: {
+interface CheckProps extends Record<string, unknown> {
   label: string
-  options: readonly (readonly [string, string])[]
-  value: string
-  onPick: (value: string) => void
-  isLabelHidden?: boolean
-} & Record<string, unknown>): VNode {
-  const id = `select-${label.toLowerCase().replaceAll(/\W+/g, '-')}`
-  return html`<div class="field">
-    <label for=${id} class=${isLabelHidden ? 'hidden' : null}>${label}</label>
-    <select
-      id=${id}
-      value=${value}
-      onChange=${(event: Event) => onPick((event.target as HTMLSelectElement).value)}
-      ...${rest}
-    >
-      ${options.map(
-        ([key, name]) => html`<option key=${key} value=${key} selected=${key === value}>${name}</option>`,
-      )}
-    </select>
-  </div>`
+  onPick: (isTicked: boolean) => void
+}
+
+/** A checkbox with its label. */
+export function Check({ label, onPick, ...rest }: CheckProps) {
+  const pick = (event: Event) => onPick((event.target as HTMLInputElement).checked)
+  return html`<label class="check"><input type="checkbox" onChange=${pick} ...${rest} /> <span>${label}</span></label>`
 }
 
 export const valueOf = (event: Event): string => (event.target as HTMLInputElement).value
-export const isTicked = (event: Event): boolean => (event.target as HTMLInputElement).checked
 
 /** Runs what a form does, without leaving the page. */
 export const onSubmit = (run: () => void) => (event: Event) => {

@@ -1,22 +1,23 @@
-import type { VNode } from 'preact'
 import { useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { SubscriberView } from '../resources/subscribers/schemas.ts'
 import { ApiError, get, useLoad, useRows } from './api.ts'
 import { statusName } from './counts.ts'
 import { exactTime } from './format.ts'
-import { Facts, Fault, Loading, onSubmit, Page, valueOf } from './page.ts'
+import { Facts, Loading, onSubmit, Page, valueOf } from './page.ts'
 import { address, go } from './router.ts'
-import { listing } from './table.ts'
+import { table } from './table.ts'
 
 /** In the header: the lists on which an address is. */
-export function FindPerson(): VNode {
+export function FindPerson() {
   const [email, setEmail] = useState('')
-  const submit = () =>
-    email.trim() !== '' && void go(`/console/people?email=${encodeURIComponent(email.trim())}`)
+  const submit = () => void go(`/console/people?email=${encodeURIComponent(email.trim())}`)
   return html`<form role="search" class="find" onSubmit=${onSubmit(submit)}>
     <input
-      ...${{ type: 'search', 'aria-label': 'Find a person', placeholder: 'Find a person by email address' }}
+      type="search"
+      required
+      aria-label="Find a person"
+      placeholder="Find a person by email address"
       value=${email}
       onInput=${(event: Event) => setEmail(valueOf(event))}
     />
@@ -30,23 +31,23 @@ interface Found {
   mailing_list: { id: number; name: string }
 }
 
-export function People(): VNode {
+export function People() {
   const email = address.value.query.get('email') ?? ''
   return html`<${Page} title="Find a person">
     ${email === '' ? html`<p>Enter an email address in the field above.</p>` : html`<${ListsWith} email=${email} />`}
   <//>`
 }
 
-function ListsWith({ email }: { email: string }): VNode {
-  const found = useRows<Found>(`/subscribers_by_email/${encodeURIComponent(email)}?per_page=100`)
-  const listAddress = ({ mailing_list: list, email: typed }: Found) =>
-    `/console/lists/${list.id}?email=${encodeURIComponent(typed)}`
+function ListsWith({ email }: { email: string }) {
+  const link = ({ mailing_list: { id, name }, email: typed }: Found) =>
+    html`<a href=${`/console/lists/${id}?email=${encodeURIComponent(typed)}`}>${name}</a>`
   return html`<p>Lists with <strong>${email}</strong></p>
-    ${listing(found, {
-      ...{ label: 'Lists with this address', rowKey: ({ id }) => id },
+    ${table({
+      ...useRows<Found>(`/subscribers_by_email/${encodeURIComponent(email)}?per_page=100`),
+      label: 'Lists with this address',
       empty: 'No list has this address. It may be spelled otherwise, or not imported yet.',
       columns: [
-        { name: 'List', cell: (row) => html`<a href=${listAddress(row)}>${row.mailing_list.name}</a>` },
+        { name: 'List', cell: link },
         { name: 'Email', cell: (row) => row.email },
         { name: 'Status', cell: (row) => statusName(row.status) },
       ],
@@ -54,13 +55,15 @@ function ListsWith({ email }: { email: string }): VNode {
 }
 
 /** What a list has of an address, with all fields. */
-export function Person({ listId, email }: { listId: number; email: string }): VNode {
-  const { data, error } = useLoad<SubscriberView[]>(
-    (signal) => findSubscribers(listId, email, signal),
-    [listId, email],
-  )
-  if (error !== null) return html`<${Fault} text=${error} />`
-  if (data === null) return html`<${Loading} what="the subscriber" />`
+export function Person({ listId, email }: { listId: number; email: string }) {
+  const path = `/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`
+  const load = (signal: AbortSignal) =>
+    get<SubscriberView[]>(path, signal).catch((error: unknown) => {
+      if (error instanceof ApiError && error.code === 'not_found') return []
+      throw error
+    })
+  const { data, error } = useLoad(load, [path])
+  if (data === null || error !== null) return html`<${Loading} what="the subscriber" error=${error} />`
   if (data.length === 0)
     return html`<p role="status">No subscriber of this list has the address ${email}.</p>`
   return html`<div>
@@ -68,36 +71,24 @@ export function Person({ listId, email }: { listId: number; email: string }): VN
   </div>`
 }
 
-const findSubscribers = (listId: number, email: string, signal: AbortSignal): Promise<SubscriberView[]> =>
-  get<SubscriberView[]>(`/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`, signal).catch(
-    (error: unknown) => {
-      if (error instanceof ApiError && error.code === 'not_found') return []
-      throw error
-    },
-  )
-
-type Value = string | number | boolean | string[] | null | undefined
+type Value = string | number | boolean | string[] | null
 
 function factsOf(found: SubscriberView): [string, string][] {
   const at = (instant: string | null, ip: string | null) =>
-    instant === null ? null : `${exactTime(instant)}${ip === null ? '' : ` from ${ip}`}`
-  const own: [string, Value][] = [
+    instant && `${exactTime(instant)}${ip === null ? '' : ` from ${ip}`}`
+  const facts: [string, Value | undefined][] = [
     ['Email', found.email],
     ['Status', statusName(found.status)],
     ['Email format', found.email_format],
     ['Confirmed', found.confirmed],
     ['Subscribed', at(found.subscribe_time, found.subscribe_ip)],
     ['Removed', at(found.remove_time, found.remove_ip) ?? undefined],
+    ...Object.values(found.custom_fields).map(({ name, value }): [string, Value] => [name, value]),
   ]
-  const fields = Object.values(found.custom_fields).map(({ name, value }): [string, Value] => [name, value])
-  return [...own.filter(([, value]) => value !== undefined), ...fields].map(([name, value]) => [
-    name,
-    shown(value),
-  ])
+  return facts.flatMap(([name, value]) => (value === undefined ? [] : [[name, shown(value)]]))
 }
 
-const shown = (value: Value): string => {
-  if (value === null || value === undefined || value === '') return '–'
+function shown(value: Value): string {
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
-  return Array.isArray(value) ? value.join(', ') : String(value)
+  return (Array.isArray(value) ? value.join(', ') : String(value ?? '')) || '–'
 }

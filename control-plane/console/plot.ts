@@ -1,8 +1,8 @@
-import type { VNode } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { html } from 'htm/preact'
 import UPlot from 'uplot'
 import { clockTime, number, zone } from './format.ts'
+import { Figures } from './page.ts'
 
 /** Rows done at an instant, in seconds. */
 export interface Sample {
@@ -28,16 +28,13 @@ export function currentRate(samples: Sample[]): number | null {
   return (last.rows - first.rows) / (last.at - first.at)
 }
 
-const rates = (samples: Sample[]): [number[], number[]] => {
-  const steps = samples.slice(1).map((sample, i) => ({ sample, before: samples[i]! }))
-  return [
-    steps.map(({ sample }) => sample.at),
-    steps.map(({ sample, before }) => (sample.rows - before.rows) / (sample.at - before.at)),
-  ]
-}
+const rates = (samples: Sample[]): [number[], number[]] => [
+  samples.slice(1).map(({ at }) => at),
+  samples.slice(1).map(({ at, rows }, i) => (rows - samples[i]!.rows) / (at - samples[i]!.at)),
+]
 
 /** Rows a second as a plot, and the same figures in a table beside it. */
-export function RatePlot({ samples }: { samples: Sample[] }): VNode | null {
+export function RatePlot({ samples }: { samples: Sample[] }) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<UPlot | null>(null)
   const isShown = samples.length > 2
@@ -65,24 +62,17 @@ export function RatePlot({ samples }: { samples: Sample[] }): VNode | null {
   const [, values] = data
   const last = samples.at(-1)!
   const mean = (last.rows - samples[0]!.rows) / (last.at - samples[0]!.at)
+  const highest = values.reduce((most, value) => Math.max(most, value), 0)
   const figures: [string, number][] = [
     ['Now', currentRate(samples) ?? 0],
-    ['Highest', values.reduce((highest, value) => Math.max(highest, value), 0)],
+    ['Highest', highest],
     ['Mean', mean],
   ]
-  const name = figures.map(([of, value]) => `${of.toLowerCase()} ${number(Math.round(value))}`).join(', ')
+  const rows = figures.map(([name, value]) => [name, number(Math.round(value))])
+  const named = rows.map(([name, value]) => `${name!.toLowerCase()} ${value}`).join(', ')
   return html`<div class="plot">
-    <div ref=${box} role="img" aria-label=${`Rows a second: ${name}`} />
-    <table aria-label="Rows a second">
-      <tbody>
-        ${figures.map(
-          ([of, value]) => html`<tr key=${of}>
-            <th scope="row">${of}</th>
-            <td class="number">${number(Math.round(value))}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
+    <div ref=${box} role="img" aria-label=${`Rows a second: ${named}`} />
+    <${Figures} label="Rows a second" rows=${rows} />
   </div>`
 }
 
@@ -94,11 +84,16 @@ function options(box: HTMLElement): UPlot.Options {
   const styles = getComputedStyle(box)
   const colour = (name: string) => styles.getPropertyValue(`--${name}`)
   const axis = {
-    ...{ stroke: colour('soft'), font: '12px system-ui' },
-    ...{ grid: { stroke: colour('line'), width: 1 }, ticks: { show: false } },
+    stroke: colour('soft'),
+    font: '12px system-ui',
+    grid: { stroke: colour('line'), width: 1 },
+    ticks: { show: false },
   }
   return {
-    ...{ width: box.clientWidth, height: plotHeight, legend: { show: false }, cursor: { show: false } },
+    width: box.clientWidth,
+    height: plotHeight,
+    legend: { show: false },
+    cursor: { show: false },
     tzDate: (at) => UPlot.tzDate(new Date(at * 1000), zone()),
     axes: [
       { ...axis, size: 32, space: 90, incrs: wholeSeconds, values: (_plot, ticks) => ticks.map(clockTime) },

@@ -2,20 +2,13 @@ import { createStore } from './store.ts'
 
 /** The address of the page that is shown. Links are followed without loading the document anew. */
 
-interface Address {
+const read = () => ({
   /** Below `/console/`, without its query. */
-  path: string
-  query: URLSearchParams
-}
-
-const read = (): Address => ({
-  path: decodeURI(location.pathname)
-    .replace(/^\/console\//, '')
-    .replace(/\/$/, ''),
+  path: decodeURI(location.pathname).replaceAll(/^\/console\/|\/$/g, ''),
   query: new URLSearchParams(location.search),
 })
 
-export const address = createStore<Address>(read())
+export const address = createStore(read())
 /** Asked before a page is left; resolves to whether it may be. Null where nothing is lost. */
 let mayLeave: (() => Promise<boolean>) | null = null
 
@@ -26,7 +19,7 @@ export function guardLeaving(ask: (() => Promise<boolean>) | null): void {
 let shown = location.href
 
 /** Asks where something would be lost. */
-export const canLeave = async (): Promise<boolean> => {
+export async function canLeave(): Promise<boolean> {
   if (mayLeave !== null && !(await mayLeave())) return false
   mayLeave = null
   return true
@@ -41,7 +34,7 @@ export async function go(target: string, { isReplacing = false } = {}): Promise<
   scrollTo(0, 0)
 }
 
-/** Writes a filter into the address's query; a blank one is none. */
+/** Writes filters into the address's query; a blank one is none. */
 export function setQuery(changes: Record<string, string>): void {
   const query = new URLSearchParams(location.search)
   for (const [name, value] of Object.entries(changes))
@@ -50,6 +43,12 @@ export function setQuery(changes: Record<string, string>): void {
   history.replaceState(null, '', `${location.pathname}${query.size === 0 ? '' : `?${query}`}`)
   show()
 }
+
+/** A filter of the address's query, as a field takes it. */
+export const filter = (name: string) => ({
+  value: address.value.query.get(name) ?? '',
+  onPick: (value: string) => setQuery({ [name]: value }),
+})
 
 function show(): void {
   shown = location.href
@@ -73,14 +72,7 @@ addEventListener('beforeunload', (event) => {
 document.addEventListener('click', (event) => {
   const link = event.target instanceof Element ? event.target.closest('a') : null
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey
-  if (
-    link === null ||
-    !isPlain ||
-    event.defaultPrevented ||
-    link.target !== '' ||
-    link.hasAttribute('download')
-  )
-    return
+  if (link === null || !isPlain || event.defaultPrevented) return
   if (link.origin !== location.origin || !link.pathname.startsWith('/console/') || link.hash !== '') return
   event.preventDefault()
   void go(link.href)

@@ -13,23 +13,23 @@ const answerTimeoutMs = 300
 type Message = { ask: true } | { key: string } | { signedOut: true }
 
 interface Session {
-  /** `asking` until it is known whether this tab or another one has a key. */
-  state: 'asking' | 'signed-out' | 'signed-in'
+  /** Whether it isn't known yet if this tab or another one has a key. */
+  isAsking: boolean
   key: string | null
   who: WhoamiView | null
 }
 
-export const session = createStore<Session>({ state: 'asking', key: null, who: null })
+export const session = createStore<Session>({ isAsking: true, key: null, who: null })
 
 export function signIn(key: string, who: WhoamiView): void {
   sessionStorage.setItem(item, key)
-  session.set({ state: 'signed-in', key, who })
+  session.set({ isAsking: false, key, who })
 }
 
 /** The key was refused or taken away in this tab; other tabs find out by themselves. */
 export function forgetKey(): void {
   sessionStorage.removeItem(item)
-  session.set({ state: 'signed-out', key: null, who: null })
+  session.set({ isAsking: false, key: null, who: null })
 }
 
 export function signOut(): void {
@@ -55,9 +55,9 @@ export function findKey(): Promise<string | null> {
 }
 
 channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
-  const { key, state } = session.value
-  if ('ask' in data && key !== null && state === 'signed-in') channel.postMessage({ key } satisfies Message)
-  if ('signedOut' in data && state === 'signed-in') forgetKey()
+  const { key } = session.value
+  if ('ask' in data && key !== null) channel.postMessage({ key } satisfies Message)
+  if ('signedOut' in data && key !== null) forgetKey()
 })
 
 type Permissions = WhoamiView['permissions']

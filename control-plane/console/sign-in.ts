@@ -1,27 +1,22 @@
-import type { VNode } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { html } from 'htm/preact'
 import type { WhoamiView } from '../resources/whoami/schemas.ts'
-import { ApiError, call, messageOf } from './api.ts'
-import { Field, onSubmit, Page, valueOf } from './page.ts'
-import { signIn } from './session.ts'
-import { usePageStore } from './store.ts'
+import { ApiError, call, messageOf, repeat, useAction } from './api.ts'
+import { Field, onSubmit, Page } from './page.ts'
+import { findKey, forgetKey, signIn } from './session.ts'
 
 /** Shown without a key, at any address, which stays. */
-export function SignIn(): VNode {
-  const store = usePageStore<{ key: string; fault: string | null; isBusy: boolean }>(() => ({
-    ...{ key: '', fault: null, isBusy: false },
-  }))
-  const { key, fault, isBusy } = store.value
+export function SignIn() {
+  const [key, setKey] = useState('')
+  const { isBusy, fault, run } = useAction()
   useEffect(() => document.querySelector<HTMLElement>('.sign-in input')?.focus(), [])
-  const submit = async () => {
-    store.set({ fault: null, isBusy: true })
-    const failure = await tryKey(key.trim())
-    store.set({ fault: failure, isBusy: false })
+  const tryKey = async () => {
+    if (key.trim() === '') throw new Error('enter an API key')
+    signIn(key.trim(), await whoami(key.trim()))
   }
   return html`<div class="sign-in">
     <${Page} title="Sign in">
-      <form onSubmit=${onSubmit(() => void submit())}>
+      <form onSubmit=${onSubmit(() => run(tryKey, whatIsWrong))}>
         <${Field}
           label="API key"
           type="password"
@@ -30,7 +25,7 @@ export function SignIn(): VNode {
           value=${key}
           fault=${fault}
           hint="It stays in this browser's tab until you sign out."
-          onInput=${(event: Event) => store.set({ key: valueOf(event) })}
+          onPick=${setKey}
         />
         <button class="primary" disabled=${isBusy}>${isBusy ? 'Signing in…' : 'Sign in'}</button>
       </form>
@@ -42,20 +37,25 @@ export function SignIn(): VNode {
   </div>`
 }
 
-/** Resolves to what is wrong with the key, or null. */
-async function tryKey(key: string): Promise<string | null> {
-  if (key === '') return 'enter an API key'
-  try {
-    signIn(key, await whoami(key))
-    return null
-  } catch (error) {
-    if (!(error instanceof ApiError)) return messageOf(error)
-    if (error.status === 429) return `too many wrong keys came from this address: wait ${error.retryAfter} s`
-    return error.status === 401
-      ? 'this key is not valid: it may be mistyped, inactive or deleted'
-      : error.message
-  }
+function whatIsWrong(error: unknown): string {
+  if (!(error instanceof ApiError)) return messageOf(error)
+  if (error.status === 429) return `too many wrong keys came from this address: wait ${error.retryAfter} s`
+  return error.status === 401
+    ? 'this key is not valid: it may be mistyped, inactive or deleted'
+    : error.message
 }
 
 /** Whose key this is. It is asked once, at the sign-in. */
-export const whoami = (key: string): Promise<WhoamiView> => call('GET', '/whoami', undefined, { key })
+const whoami = (key: string): Promise<WhoamiView> => call('GET', '/whoami', undefined, { key })
+
+/** Finds the key of this tab or of another one, and asks whose it is. */
+export async function start(): Promise<void> {
+  const key = await findKey()
+  try {
+    if (key === null) forgetKey()
+    else signIn(key, await repeat(undefined, () => whoami(key)))
+  } catch (error) {
+    forgetKey()
+    if (!(error instanceof ApiError)) throw error
+  }
+}

@@ -37,8 +37,8 @@ export function useStore<State>(store: Store<State>): State {
 }
 
 /** A page's own store, made when the page is opened. */
-export function usePageStore<State>(initial: () => State): Store<State> {
-  const [store] = useState(() => createStore(initial()))
+export function usePageStore<State>(initial: State): Store<State> {
+  const [store] = useState(() => createStore(initial))
   useStore(store)
   return store
 }

@@ -1,44 +1,33 @@
-import type { ComponentChildren, VNode } from 'preact'
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { html } from 'htm/preact'
-import type { Rows } from './api.ts'
-import { Empty, Fault, Loading } from './page.ts'
+import { time } from './format.ts'
+import { Fault, Loading } from './page.ts'
 
 export interface Column<Row> {
   name: string
-  cell: (row: Row) => ComponentChildren
+  /** By default what it is sorted by. */
+  cell?: (row: Row) => ComponentChildren
   /** What its header's button sorts by; a column without it can't be sorted. */
   sort?: (row: Row) => string | number | null
   isNumber?: boolean
 }
 
-export interface TableProps<Row> {
+interface TableProps<Row> {
   /** The name of the table and of the box that scrolls where it is too wide. */
   label: string
   columns: Column<Row>[]
-  rows: Row[]
-  rowKey: (row: Row, i: number) => string | number
+  /** Null until they are read. */
+  rows: Row[] | null
+  error?: string | null
+  /** What it says without rows. */
+  empty?: ComponentChildren
+  /** What tells a row from the others; by default its place. */
+  rowKey?: (row: Row) => string | number
   /** Shows the next page; null after the last one. */
   more?: (() => void) | null
   /** On a phone its cells stand below each other; roles say that it is a table all the same. */
   isStacked?: boolean
-}
-
-interface ListingProps<Row> extends Omit<TableProps<Row>, 'rows'> {
-  /** Null until they are read. */
-  rows: Row[] | null
-  error: string | null
-  /** What it says without rows. */
-  empty: ComponentChildren
-}
-
-/** A table, or what stands in its place: that it is being read, why it can't be, or that it has no rows. */
-export function Listing<Row>({ rows, error, empty, ...table }: ListingProps<Row>): VNode {
-  if (rows?.length === 0) return html`<${Fault} text=${error} /><${Empty}>${empty}<//>`
-  if (rows !== null) return html`<${Fault} text=${error} /><${Table} ...${table} rows=${rows} />`
-  return error === null
-    ? html`<${Loading} what=${table.label.toLowerCase()} />`
-    : html`<${Fault} text=${error} />`
 }
 
 interface Order {
@@ -46,34 +35,26 @@ interface Order {
   isDescending: boolean
 }
 
-/** A `Table` whose columns know the type of the rows. */
-export const table = <Row>(props: TableProps<Row>): VNode => html`<${Table} ...${props} />`
+/** A table, or what stands in its place: that it is being read, why it can't be, or that it has no rows. */
+export const table = <Row>(props: TableProps<Row>) => html`<${Table} ...${props} />`
 
-/** A `Listing` of rows that were read. */
-export const listing = <Row>(
-  { data: rows, error, more }: Rows<Row>,
-  props: Omit<ListingProps<Row>, 'rows' | 'error' | 'more'>,
-): VNode => html`<${Listing} ...${{ ...props, rows, error, more }} />`
-
-export function Table<Row>({
-  label,
-  columns,
-  rows,
-  rowKey,
-  more = null,
-  isStacked = false,
-}: TableProps<Row>): VNode {
+function Table<Row>(props: TableProps<Row>) {
+  const { label, columns, rows, error = null, empty = null, rowKey, more = null, isStacked = false } = props
   const [order, setOrder] = useState<Order | null>(null)
-  return html`<div class=${isStacked ? 'table stacked' : 'table'} role="region" aria-label=${label} tabindex="0">
+  if (rows === null) return html`<${Loading} what=${label.toLowerCase()} error=${error} />`
+  if (rows.length === 0) return html`<${Fault} text=${error} /><div class="empty">${empty}</div>`
+  const cell = ({ cell: show, sort, isNumber }: Column<Row>, row: Row, i: number) =>
+    html`<td key=${i} role="cell" class=${isNumber && 'number'}>${show ? show(row) : (sort?.(row) ?? '–')}</td>`
+  return html`<${Fault} text=${error} />
+    <div class=${isStacked ? 'table stacked' : 'table'} role="region" aria-label=${label} tabindex="0">
       <table role="table" aria-label=${label}>
         <thead>
           <tr>${columns.map((column, i) => html`<${Header} key=${i} ...${{ column, order, setOrder }} />`)}</tr>
         </thead>
         <tbody>
           ${sorted(rows, columns, order).map(
-            (row, at) => html`<tr key=${rowKey(row, at)} role="row">
-              ${columns.map(({ cell, isNumber }, i) => html`<td key=${i} role="cell" class=${isNumber === true && 'number'}>${cell(row)}</td>`)}
-            </tr>`,
+            (row, at) =>
+              html`<tr key=${rowKey?.(row) ?? at} role="row">${columns.map((column, i) => cell(column, row, i))}</tr>`,
           )}
         </tbody>
       </table>
@@ -88,7 +69,7 @@ interface HeaderProps<Row> {
 }
 
 /** The first press sorts upwards, or numbers from the largest down; the next one turns it around. */
-function Header<Row>({ column: { name, sort, isNumber = false }, order, setOrder }: HeaderProps<Row>): VNode {
+function Header<Row>({ column: { name, sort, isNumber = false }, order, setOrder }: HeaderProps<Row>) {
   if (sort === undefined) return html`<th scope="col" class=${isNumber && 'number'}>${name}</th>`
   const isOurs = order?.column === name
   const direction = !isOurs ? 'none' : order.isDescending ? 'descending' : 'ascending'
@@ -112,3 +93,7 @@ function sorted<Row>(rows: Row[], columns: Column<Row>[], order: Order | null): 
     return sign * String(left).localeCompare(String(right))
   })
 }
+
+/** Cells: a time, and a text that takes two lines on a phone. */
+export const when = (at: string) => html`<span class="together">${time(at)}</span>`
+export const wide = (text: ComponentChildren) => html`<div class="two-lines">${text}</div>`

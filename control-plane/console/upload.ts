@@ -1,5 +1,5 @@
 import type { UploadView } from '../resources/uploads/schemas.ts'
-import { ApiError, call, get, pause, putBytes, Unreachable } from './api.ts'
+import { ApiError, call, get, pause, Unreachable } from './api.ts'
 
 const pieceBytes = 4 * 1024 * 1024
 const retryMs = 2_000
@@ -14,7 +14,7 @@ interface Upload {
   onProgress: (bytes: number) => void
 }
 
-export const uploadPath = (name: string): string => `/uploads/${encodeURIComponent(name)}`
+const uploadPath = (name: string): string => `/uploads/${encodeURIComponent(name)}`
 
 /** Sends a file in pieces. After a lost connection it is resumed from what the service has. */
 export async function upload({ file, name, present, signal, onProgress }: Upload): Promise<void> {
@@ -28,7 +28,7 @@ export async function upload({ file, name, present, signal, onProgress }: Upload
     try {
       // This throws where the file was changed since it was chosen, which `fetch` would show as a lost connection.
       await file.slice(sent, sent + 1).arrayBuffer()
-      await putBytes(uploadPath(name), file.slice(sent, end), { headers, signal })
+      await call('PUT', uploadPath(name), file.slice(sent, end), { headers, signal })
       sent = end
       onProgress(sent)
       if (sent === file.size) return
@@ -50,7 +50,5 @@ export async function upload({ file, name, present, signal, onProgress }: Upload
   }
 }
 
-export const deleteUpload = (
-  name: string,
-  options: { key?: string; keepalive?: boolean } = {},
-): Promise<null> => call('DELETE', uploadPath(name), undefined, options)
+export const deleteUpload = (name: string, options = {}): Promise<null> =>
+  call('DELETE', uploadPath(name), undefined, options)
