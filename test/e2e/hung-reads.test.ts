@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -23,6 +24,9 @@ import {
 t.setTimeout(500_000)
 t.jobs = 4
 
+/** Content with it is a file: packed, it is too large for the import's document. */
+const unpackable = randomBytes(100_000).toString('base64')
+
 /** Creates an import whose file hangs. */
 async function createHungImport(
   t: Test,
@@ -32,7 +36,7 @@ async function createHungImport(
   const later = new Date(Date.now() + 3_600_000).toISOString()
   const { id } = await service.post(
     `/mailing_lists/${listId}/subscriber_imports`,
-    importOf('a@example.com\n', { begins_at: later }),
+    importOf(`a@example.com,${unpackable}\n`, { begins_at: later, column_mapping: ['email', null] }),
   )
   const file = await hang(t, path.join(service.dataFolder, 'staging', String(id), 'content'))
   await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })

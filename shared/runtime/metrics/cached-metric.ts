@@ -6,8 +6,9 @@ import { clock } from '../clock.ts'
  * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for
  * 200 times as long as it took. So readings keep the database or disk busy for 0.5 % of the time, however many scrapes
  * come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a reading and
- * then gets null. A slower reading is shown by the scrapes after it, which come every 10 to 120 s. The next reading begins
- * before that one is stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
+ * then gets null. A slower reading is shown by the scrapes after it, which come every 10 to 120 s. The next reading
+ * begins soon and before that one is stale, so that its gauges don't come and go, and are right soon after the cause of
+ * the delay is gone. A reading that failed is null for `freshMs`.
  *
  * Control planes have the installation's metrics too, because an alert for "no engine" can't come from an engine. The
  * driver's command events would be no source: the driver decodes every reply a second time for them.
@@ -64,11 +65,15 @@ export class CachedMetric<T> {
     const isLate = tookMs > this.#timeoutMs
     const maxAgeMs = isLate ? this.#maxAgeMs.late : this.#maxAgeMs.inTime
     const validMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, maxAgeMs))
-    this.#last = { value, nextReadAt: now + (isLate ? validMs / 2 : validMs), staleAt: now + validMs }
+    const nextReadMs = isLate ? Math.min(validMs / 2, lateReadMs) : validMs
+    this.#last = { value, nextReadAt: now + nextReadMs, staleAt: now + validMs }
     this.#reading = null
     return value
   }
 }
+
+/** A reading that came late is read again after this time, or a half of its age if that is less. */
+const lateReadMs = 12_500
 
 interface CachedMetricGauge<T> {
   name: string

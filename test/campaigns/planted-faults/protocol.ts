@@ -522,8 +522,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the staged files of an ended import stay',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: 'staging.removeImport(importId),',
-    replacement: 'null,',
+    text: 'staging.removeImport(importId)',
+    replacement: 'null',
     tests: [quota],
   },
   {
