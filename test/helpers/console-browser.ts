@@ -34,7 +34,7 @@ export async function consoleBrowser(t: Test, service: Service) {
   ): Promise<BrowserContext> {
     const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme })
     t.teardown(() => context.close())
-    context.setDefaultTimeout(20_000)
+    context.setDefaultTimeout(60_000)
     context.on('console', (message) => {
       if (message.type() === 'error' && !provoked.errors.test(message.text())) problems.push(message.text())
     })
