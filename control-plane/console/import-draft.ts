@@ -180,9 +180,8 @@ export class ImportDraft {
   /** A field has one column: another one that had it is ignored. */
   setTarget(column: number, target: Target): void {
     const targets = this.store.value.targets.map((other, i) =>
-      target !== 'new' && other === target ? 'ignore' : i === column ? target : other,
+      i === column ? target : target !== 'new' && other === target ? 'ignore' : other,
     )
-    targets[column] = target
     this.#change({ targets })
     void this.#inspect(this.#mapping())
   }

@@ -5,7 +5,7 @@ import type { MaintenanceJob } from './maintenance.ts'
 /** An upload that broke off can be resumed for this time. */
 const unfinishedDays = 7
 
-/** Removes uploads that broke off and were not resumed, and those that the console made for an import that never came. */
+/** Removes uploads that broke off and weren't resumed, and those that the console made for an import that never came. */
 export function purgeUploads(uploads: Uploads): MaintenanceJob {
   return {
     name: 'purging unfinished uploads',

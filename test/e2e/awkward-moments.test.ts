@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import path from 'node:path'
@@ -19,6 +18,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
+import { unpackableText } from '../helpers/staged-content.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /** Moments at which something else happens than what an import is about to do. */
@@ -250,8 +250,7 @@ t.test(
     const staging = path.join(service.dataFolder, 'staging')
     const first = await createList(service)
     const begins_at = new Date(Date.now() + 86_400_000).toISOString()
-    // Too much for the import's document.
-    const source = { type: 'json', content: randomBytes(100_000).toString('base64') }
+    const source = { type: 'json', content: unpackableText }
     const { id } = await create(service, first.id, source, { begins_at })
     // The folder is a file now, so that no process can read or write in it, root included.
     await rm(path.join(staging, String(id)), { recursive: true, force: true })

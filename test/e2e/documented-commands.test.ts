@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -12,6 +11,7 @@ import { missing } from '../helpers/missing-programs.ts'
 import { processesOf } from '../helpers/processes-of.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { callerOf, freePorts, startProgram, until, wholeMongodbUri, type Json } from '../helpers/service.ts'
+import { unpackableText } from '../helpers/staged-content.ts'
 
 /**
  * The README's first import and the commands of the pages on backup, upgrading and scaling, run as they stand there, on a
@@ -85,9 +85,6 @@ const ended = (installation: Installation, id: number): Promise<Json> =>
     (view) => ['finished', 'failed'].includes(view.state),
   )
 
-const randomRows = (count: number): string =>
-  Array.from({ length: count }, () => `${randomBytes(16).toString('hex')}@example.com\n`).join('')
-
 /** Makes a list with an import that has ended, and three imports whose sources are there and that begin in a day. */
 async function fill(t: Test, installation: Installation) {
   const list = await installation.post('/mailing_lists', { mailing_list: { name: 'Partners' } })
@@ -108,8 +105,10 @@ async function fill(t: Test, installation: Installation) {
   const waiting = [
     await create({ type: 'upload_directory', filename: 'later.csv' }, later),
     await create({ type: 'json', content: rows(400) }, later),
-    // Content that can't be packed into the import's document is a file.
-    await create({ type: 'json', content: randomRows(6_000) }, later),
+    await create(
+      { type: 'json', content: `gone@example.com,${unpackableText}` },
+      { ...later, column_mapping: ['email', null] },
+    ),
   ].map(({ id }) => id as number)
   return { listId: list.id as number, doneId: done.id as number, waiting }
 }

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -15,6 +14,7 @@ import {
   until,
   type Service,
 } from '../helpers/service.ts'
+import { unpackableText } from '../helpers/staged-content.ts'
 
 /**
  * Reads that never return, as on a file server that hangs. A FIFO replaces the file, and opening it waits for a
@@ -23,9 +23,6 @@ import {
 
 t.setTimeout(500_000)
 t.jobs = 4
-
-/** Content with it is a file: packed, it is too large for the import's document. */
-const unpackable = randomBytes(100_000).toString('base64')
 
 /** Creates an import whose file hangs. */
 async function createHungImport(
@@ -36,7 +33,7 @@ async function createHungImport(
   const later = new Date(Date.now() + 3_600_000).toISOString()
   const { id } = await service.post(
     `/mailing_lists/${listId}/subscriber_imports`,
-    importOf(`a@example.com,${unpackable}\n`, { begins_at: later, column_mapping: ['email', null] }),
+    importOf(`a@example.com,${unpackableText}\n`, { begins_at: later, column_mapping: ['email', null] }),
   )
   const file = await hang(t, path.join(service.dataFolder, 'staging', String(id), 'content'))
   await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })

@@ -1,6 +1,6 @@
 /**
- * For each alert rule a bad day on which it fires, and a similar good one on which it never does. Series are in promtool's
- * notation, with a sample each 30 s, from which `scraped` makes those of other intervals.
+ * For each alert rule a bad day on which it fires, and a similar good one on which it never does. Series are in
+ * promtool's notation, with a sample each 30 s, from which `scraped` makes those of other intervals.
  */
 interface AlertDays {
   bad: Record<string, string>

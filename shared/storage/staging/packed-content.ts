@@ -5,9 +5,9 @@ import { MemoryFile } from './memory-file.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
- * Inline content is compressed in its import's document or the staging, because its import may be scheduled for years ahead, and a compressed
- * body of a few kilobytes may bring 64 MB. Each piece is compressed by itself, so that splitting can read from any
- * position with one piece in memory:
+ * Inline content is compressed in its import's document or the staging, because its import may be scheduled for years
+ * ahead, and a compressed body of a few kilobytes may bring 64 MB. Each piece is compressed by itself, so that splitting
+ * can read from any position with one piece in memory:
  *     piece, piece, ..., the pieces' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
  * Each piece has a checksum of zstd.
  */

@@ -9,8 +9,8 @@ import { importOverQuota, noSpaceRefusal, tooManyImports } from '../refusals.ts'
 
 /**
  * Counts the import to its organization's quota in bytes and to the number of its unfinished imports, and stages inline
- * content that isn't in its document, under the id that the import will have. Throws 413 over the quota, 429 where too many are unfinished, and 507
- * where the disk is full.
+ * content that isn't in its document, under the id that the import will have. Throws 413 over the quota, 429 where too
+ * many are unfinished, and 507 where the disk is full.
  */
 export async function admitImport(
   deps: ControlPlane,
