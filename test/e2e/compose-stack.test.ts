@@ -363,7 +363,7 @@ async function backUpAndRestore(t: Test, stack: Stack): Promise<void> {
 
 /** A browser watches an import through the proxy, live. */
 async function useConsole(t: Test, stack: Stack): Promise<void> {
-  const { engine, key, importOfLargeFile, finished, say } = stack
+  const { api, engine, key, importOfLargeFile, finished, say } = stack
   const socketPath = await engine.forward(8080)
   const listener = createServer((client) => {
     const proxy = connect(socketPath)
@@ -387,7 +387,10 @@ async function useConsole(t: Test, stack: Stack): Promise<void> {
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('heading', { level: 1, name: 'Mailing lists' }).waitFor()
   const id = await importOfLargeFile('the console')
+  // Without the pause it could end before its page is open.
+  await api(`/subscriber_imports/${id}/pause`, {})
   await page.goto(`http://localhost:${port}/console/imports/${id}`)
+  await page.getByRole('button', { name: 'Resume' }).click()
   await page.getByRole('img', { name: /^Rows a second: now / }).waitFor()
   await page.getByText('Finished', { exact: true }).waitFor({ timeout: 120_000 })
   t.same(await finished(id), ['finished', rows])
