@@ -6,19 +6,18 @@ import { createServer, type AddressInfo } from 'node:net'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { MongoClient, MongoServerError } from 'mongodb'
 import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { errorMessage, StartError } from '../../contract/errors.ts'
-import { programEnvironment } from '../config.ts'
-import { programArguments } from '../program-arguments.ts'
 import { readOrCreateSecret } from '../private-file.ts'
 import { findMongod, type Mongod, type MongodSearch } from './find-mongod.ts'
 
 /**
  * The embedded MongoDB server is a replica set of one member on loopback, with its data in `<data folder>/mongodb`. It
  * is a child of the process that starts it, which restarts it when it dies. It ends with that process, even where that
- * is killed (end-with-parent.ts). mongod's own lock keeps a second server out of the folder.
+ * is killed (end-with-parent.sh). mongod's own lock keeps a second server out of the folder.
  *
  * The server requires a password, because any user of this machine can reach its port. Processes sign in as the user
  * `rollcall`, whose password is in `<data folder>/mongodb.password`. The setup of the replica set and of the user signs
@@ -200,15 +199,11 @@ async function startMongod(plan: ServerPlan, mongod: Mongod): Promise<Server> {
 /** Makes a child end when this process ends, however that happens. */
 function endWithThisProcess(child: ChildProcess): Server & { failure: () => string | null } {
   let failure: string | null = null
-  const guard = spawn(
-    process.execPath,
-    [...programArguments(new URL('end-with-parent.ts', import.meta.url)), String(child.pid ?? '')],
-    {
-      detached: true,
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-      env: programEnvironment({ settings: { NODE_OPTIONS: '' } }),
-    },
-  )
+  const script = fileURLToPath(new URL('end-with-parent.sh', import.meta.url))
+  const guard = spawn('/bin/sh', [script, String(child.pid ?? '')], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
   const ended = new Promise<void>((resolve) => {
     const isOver = (reason: string) => {
       failure = reason
@@ -217,10 +212,11 @@ function endWithThisProcess(child: ChildProcess): Server & { failure: () => stri
       resolve()
     }
     child.once('error', (error) => isOver(error.message))
+    guard.once('error', (error) => isOver(`/bin/sh can't run ${script}: ${error.message}`))
     child.once('exit', (code, signal) => isOver(`it ended with ${signal ?? `exit code ${code}`}`))
   })
   const end = async (): Promise<boolean> => {
-    if (guard.connected) guard.disconnect()
+    if (guard.exitCode === null && guard.signalCode === null) guard.stdin.end()
     else child.kill('SIGTERM')
     await ended
     return child.exitCode === 0
