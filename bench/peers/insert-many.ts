@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
-import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions } from '../../shared/contract/schemas/collection-definitions.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { customFields, type SubscriberFile, type SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'

@@ -1,4 +1,5 @@
-import { ensureSchema, openDatabase, type Database } from './database.ts'
+import { openDatabase, type Database } from './database.ts'
+import { ensureSchema } from './ensure-schema.ts'
 import { StartError } from '../contract/errors.ts'
 import type { Process } from './service.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'

@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { ensureSchema } from '../../shared/runtime/database.ts'
+import { ensureSchema } from '../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { keep, makeFixture, fixtureNames, stagingOf, type Kept } from '../campaigns/interleavings/fixtures.ts'
 import { openSide } from '../campaigns/interleavings/side.ts'

@@ -1,6 +1,6 @@
 import { MongoWriteConcernError, type Db, type Document } from 'mongodb'
 import t from 'tap'
-import { ensureSchema } from '../../shared/runtime/database.ts'
+import { ensureSchema } from '../../shared/runtime/ensure-schema.ts'
 import { driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { enforcePendingFences, preemptWrites, type FenceContext } from '../../shared/store/fence.ts'

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { databaseTime, ensureSchema } from '../../shared/runtime/database.ts'
+import { databaseTime } from '../../shared/runtime/database.ts'
+import { ensureSchema } from '../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { openSide } from '../campaigns/interleavings/side.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { endpoints } from '../../control-plane/endpoints.ts'
-import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions } from '../../shared/contract/schemas/collection-definitions.ts'
 import { conformanceRows } from '../helpers/conformance-rows.ts'
 import { makeWorld } from '../helpers/conformance/world.ts'
 import { changedAt } from '../helpers/conformance/wrong-values.ts'

@@ -88,6 +88,18 @@ t.test('csv knows nothing of MongoDB, threads or files; what reads records nothi
   }
 })
 
+t.test('a worker thread loads no schema, which would take 6 MB of each', async (t) => {
+  const loaded = new Set([path.join('engine', 'workers', 'chunk-worker.ts')])
+  for (const file of loaded) {
+    const text = await readFile(path.join(root, file), 'utf8')
+    for (const [, target] of text.matchAll(/^import (?!type )(?:[^;]*? from )?'([^']+)'/gm)) {
+      t.not(target, 'zod', file)
+      if (target!.startsWith('.')) loaded.add(path.join(path.dirname(file), target!))
+    }
+  }
+  t.ok(loaded.has(path.join('shared', 'contract', 'schemas', 'import.ts')), 'imports are followed')
+})
+
 t.test('only config.ts reads the environment, only clock.ts the time, only processes exit', async (t) => {
   for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
     for (const { file, text } of await sourcesOf(room)) {

@@ -2,8 +2,9 @@ import { access, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { collectionDefinitions, wakeUpCollectionName } from '../../shared/contract/schemas/collections.ts'
-import { chunkDocument, importDocument } from '../../shared/contract/schemas/import.ts'
+import { wakeUpCollectionName } from '../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions } from '../../shared/contract/schemas/collection-definitions.ts'
+import { chunkDocument, importDocument } from '../../shared/contract/schemas/import-schema.ts'
 
 /** In pages for people each link leads somewhere, and each page can be reached. */
 

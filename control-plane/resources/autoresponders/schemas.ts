@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import {
   autoresponderDefaults,
-  autoresponderDocument,
   autoresponderTriggers,
   delayUnits,
 } from '../../../shared/contract/schemas/autoresponder.ts'
+import { autoresponderDocument } from '../../../shared/contract/schemas/autoresponder-schema.ts'
 import { contentFormats } from '../../../shared/contract/schemas/campaign-template.ts'
 import {
   bounceEmailId,

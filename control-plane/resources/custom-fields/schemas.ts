@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { fieldDefinition, fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
+import { fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
+import { fieldDefinition } from '../../../shared/contract/schemas/custom-field-schema.ts'
 import { fieldJson, flag, nameText, oneOf } from '../../api/fields.ts'
 import { shownFields } from '../stored-fields.ts'
 

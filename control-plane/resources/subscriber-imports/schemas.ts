@@ -7,12 +7,12 @@ import {
   enclosures,
   escapes,
   maxSkipLines,
-  importOptions,
   logKinds,
   noCounts,
   separators,
   sourceTypes,
 } from '../../../shared/contract/schemas/import.ts'
+import { importOptions } from '../../../shared/contract/schemas/import-schema.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   boundedText,

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { id, instant } from './bson-schema.ts'
-import { subscriberDocument } from './subscriber.ts'
+import { subscriberDocument } from './subscriber-schema.ts'
 
 /** Template of the mail that asks a person to confirm; `%%confirmation_url%%` is replaced by the link. */
 export const confirmationFormDocument = z.object({

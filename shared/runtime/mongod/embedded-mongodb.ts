@@ -208,7 +208,7 @@ function endWithThisProcess(child: ChildProcess): Server & { failure: () => stri
     const isOver = (reason: string) => {
       failure = reason
       // The id of the child may be used again from now on.
-      guard.kill('SIGKILL')
+      killGroup(guard)
       resolve()
     }
     child.once('error', (error) => isOver(error.message))
@@ -222,6 +222,15 @@ function endWithThisProcess(child: ChildProcess): Server & { failure: () => stri
     return child.exitCode === 0
   }
   return { ended, end, failure: () => failure }
+}
+
+/** Kills a detached process and its children, if there is one. */
+function killGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // All have ended.
+  }
 }
 
 interface Admin {

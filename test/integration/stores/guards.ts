@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientSession, Collection, Document } from 'mongodb'
 import t from 'tap'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { readImportStats } from '../../../shared/processes/import-stats.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'

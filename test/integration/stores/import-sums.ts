@@ -1,6 +1,6 @@
 import t from 'tap'
 import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { furtherCounts, noCounts, type FaultCount } from '../../../shared/contract/schemas/import.ts'
 import { readSums, sumImport } from '../../../shared/store/chunks.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { isLeadingEngine } from '../../../engine/store/engines.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { adoptDataFolderId } from '../../../shared/store/installation.ts'

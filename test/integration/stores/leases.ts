@@ -1,6 +1,6 @@
 import t from 'tap'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import {
   heartbeatMs,

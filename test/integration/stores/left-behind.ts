@@ -1,7 +1,7 @@
 import type { Document } from 'mongodb'
 import t from 'tap'
 import { isAnythingLeftBehind } from '../../../engine/store/left-behind.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { leaseMs, register, renewLease } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'

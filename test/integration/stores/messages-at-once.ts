@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { claimMessages } from '../../../shared/store/outbox.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'

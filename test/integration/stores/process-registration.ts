@@ -1,6 +1,6 @@
 import type { Binary } from 'mongodb'
 import t from 'tap'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { ProcessRegistration } from '../../../shared/processes/process-registration.ts'

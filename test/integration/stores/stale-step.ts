@@ -13,7 +13,7 @@ import {
 } from '../../../engine/workers/messages.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'

@@ -10,7 +10,7 @@ import { retryDelayMs, runTransaction } from '../../../engine/stages/write/trans
 import { ImportError } from '../../../shared/contract/errors.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/ensure-schema.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'

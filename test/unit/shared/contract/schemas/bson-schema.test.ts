@@ -1,7 +1,7 @@
 import t from 'tap'
 import { z } from 'zod'
 import { bytes, instant, integer, toBsonSchema } from '../../../../../shared/contract/schemas/bson-schema.ts'
-import { collectionDefinitions } from '../../../../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions } from '../../../../../shared/contract/schemas/collection-definitions.ts'
 
 /** Keywords that MongoDB's draft 4 refuses or ignores, and those that would make a validator wrong. */
 const refused = [
