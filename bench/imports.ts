@@ -3,7 +3,7 @@ import type { ApiClient } from '../control-plane/cli/api-client.ts'
 import type { ImportView } from '../control-plane/resources/subscriber-imports/schemas.ts'
 import { hasEnded } from '../shared/contract/import-state.ts'
 import type { Database } from '../shared/runtime/database.ts'
-import { columns, customFields } from './datasets/subscriber-file.ts'
+import { columns, customFields, type SubscriberFile } from './datasets/subscriber-file.ts'
 
 export interface List {
   listId: number
@@ -11,13 +11,20 @@ export interface List {
   fieldIds: Map<string, number>
 }
 
-/** A list with the custom fields that the columns of a made-up file need. */
-export async function createList(client: ApiClient, name: string, organizationId = 1): Promise<List> {
+/** A list with custom fields, by default those that the columns of a made-up file need. */
+export async function createList(
+  client: ApiClient,
+  name: string,
+  {
+    organizationId = 1,
+    fields = customFields,
+  }: { organizationId?: number; fields?: SubscriberFile['customFields'] } = {},
+): Promise<List> {
   const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
     mailing_list: { name, organization_id: organizationId },
   })
   const fieldIds = new Map<string, number>()
-  for (const field of customFields) {
+  for (const field of fields) {
     const path = `/mailing_lists/${listId}/custom_fields`
     const { id } = await client.post<{ id: number }>(path, { custom_field: field })
     fieldIds.set(field.name, id)

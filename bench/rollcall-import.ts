@@ -49,7 +49,8 @@ function rollcallImport(
         // The import begins in new processes: loading would compile their code, and the peers begin so too.
         const loaded = before && (await withService(options, (service) => load(service, before)))
         return await withService(options, async (service) => {
-          const list = loaded ?? (await createList(service.client, 'bench'))
+          const list =
+            loaded ?? (await createList(service.client, 'bench', { fields: work.dataset.customFields }))
           return importOnce(bench, name, work, service, list)
         })
       } finally {
@@ -60,7 +61,7 @@ function rollcallImport(
 }
 
 async function load({ client, place }: Service, { dataset, file }: WrittenFile): Promise<List> {
-  const list = await createList(client, 'bench')
+  const list = await createList(client, 'bench', { fields: dataset.customFields })
   await place(createReadStream(file), 'before.csv')
   const id = await startImport(client, list.listId, { file_source: uploaded('before.csv') })
   const view = await pollImport(client, id)
@@ -87,7 +88,12 @@ async function importOnce(
     progress: () => imported,
     do: async () => {
       // The switch of the status is that of the subscribe time too: all columns are written, as peers do.
-      const request = { file_source: uploaded('rows.csv'), overwrite, overwrite_what: { status: overwrite } }
+      const request = {
+        file_source: uploaded('rows.csv'),
+        column_mapping: dataset.columns,
+        overwrite,
+        overwrite_what: { status: overwrite },
+      }
       const id = await startImport(client, list.listId, request)
       return pollImport(client, id, ({ stats }) => {
         imported = stats.records_imported

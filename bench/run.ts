@@ -10,7 +10,15 @@ import { describeGoals, describeReport } from './report/page.ts'
 import { compactJson, makeReport, type Report } from './report/report.ts'
 import { keepReport, writePage } from './report/results-folder.ts'
 import type { Options, Scenario } from './scenario.ts'
-import { allSkipped, beyondCache, newRows, overwriting, staging, upserting } from './scenarios/comparisons.ts'
+import {
+  allSkipped,
+  beyondCache,
+  newRows,
+  overwriting,
+  staging,
+  upserting,
+  wideRows,
+} from './scenarios/comparisons.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { manySmall } from './scenarios/many-small.ts'
 import { pauseAndKill } from './scenarios/pause-and-kill.ts'
@@ -20,7 +28,17 @@ import { uploadDoors } from './scenarios/upload-doors.ts'
 
 /** Those of the first table of the results. */
 const headlines: Scenario[] = [
-  ...[newRows, upserting, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, requests],
+  ...[
+    newRows,
+    wideRows,
+    upserting,
+    overwriting,
+    allSkipped,
+    beyondCache,
+    pauseAndKill,
+    smallBesideGiant,
+    requests,
+  ],
 ]
 /** In the order in which they are listed and shown. */
 const scenarios = [...headlines, manySmall, staging, ftpUploads, uploadDoors]

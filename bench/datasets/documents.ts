@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
-import { columns, type SubscriberFile } from './subscriber-file.ts'
+import type { SubscriberFile } from './subscriber-file.ts'
 
 /** A row with typed values by column, as the peers store it. */
 export function flatDocument(dataset: SubscriberFile, row: number): Record<string, unknown> {
   const cells = dataset.cells(row)
-  return Object.fromEntries(columns.map((column, i) => [column, parseCell(column, cells[i] ?? '')]))
+  return Object.fromEntries(dataset.columns.map((column, i) => [column, parseCell(column, cells[i] ?? '')]))
 }
 
 /** The values of custom fields, by name, as Rollcall stores them: a date is a text such as `2026-12-31`. */

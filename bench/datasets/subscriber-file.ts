@@ -19,6 +19,8 @@ export interface SubscriberFileOptions {
   defects?: { badEmails: number; badDates: number; duplicates: number } | false
   /** Another number gives other values for the same emails. */
   revision?: number
+  /** Further columns of short texts, by default none. */
+  texts?: number
 }
 
 export const columns = [
@@ -37,6 +39,11 @@ export const customFields = [
   { name: 'plan', field_type: 'select_single_dropdown', options: plans },
   { name: 'points', field_type: 'number' },
 ] as const
+
+interface CustomField {
+  name: string
+  field_type: string
+}
 
 /** A collection's documents: their number, and the sum of their points. */
 export interface Documents {
@@ -74,6 +81,8 @@ export class SubscriberFile {
   readonly rows: number
   /** They make the same file in another thread. */
   readonly options: SubscriberFileOptions
+  readonly columns: readonly string[]
+  readonly customFields: readonly CustomField[]
   readonly #seed: number
   /** For everything but the emails. */
   readonly #valueSeed: number
@@ -81,6 +90,9 @@ export class SubscriberFile {
   constructor(options: SubscriberFileOptions) {
     this.options = options
     this.rows = options.rows
+    const texts = Array.from({ length: options.texts ?? 0 }, (_, i) => `text_${i + 1}`)
+    this.columns = [...columns, ...texts]
+    this.customFields = [...customFields, ...texts.map((name) => ({ name, field_type: 'text' }))]
     this.#seed = options.seed
     this.#valueSeed = options.seed + (options.revision ?? 0) * 7_919
   }
@@ -141,7 +153,7 @@ export class SubscriberFile {
 
   /** The text of some rows, header first, in pieces of about 256 kB. */
   *text(
-    header: readonly string[] = columns,
+    header: readonly string[] = this.columns,
     ranges: Rows[] = [{ first: 0, count: this.rows }],
   ): Generator<string> {
     let piece = `${header.join(',')}\n`
@@ -176,6 +188,9 @@ export class SubscriberFile {
       pick(plans, random(5)),
       String(this.#pointsOf(row)),
       `${2010 + (number % 15)}-${day} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
+      ...this.columns
+        .slice(columns.length)
+        .map((_, i) => `${pick(cities, random(20 + i))} ${random(i) % 10_000}`),
     ]
   }
 
@@ -208,11 +223,12 @@ const two = (value: number): string => String(value).padStart(2, '0')
 const enclose = (cell: string): string => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
 
 /** mongoimport wants a type in each column's header. The other contenders skip the header, so all read one file. */
-const typedHeader = columns.map((name) => {
-  if (name === 'subscribe_time') return `${name}.date_go(2006-01-02 15:04)`
-  if (name === 'birthday') return `${name}.date_go(1/2/2006)`
-  return `${name}.${name === 'points' ? 'int32' : 'string'}()`
-})
+const typedHeader = ({ columns }: SubscriberFile): string[] =>
+  columns.map((name) => {
+    if (name === 'subscribe_time') return `${name}.date_go(2006-01-02 15:04)`
+    if (name === 'birthday') return `${name}.date_go(1/2/2006)`
+    return `${name}.${name === 'points' ? 'int32' : 'string'}()`
+  })
 
 export interface WrittenFile {
   dataset: SubscriberFile
@@ -233,7 +249,7 @@ export async function writeSubscriberFile(
 
 /** Writes the header and some rows, by default all. */
 export const writeRows = (dataset: SubscriberFile, file: string, ranges?: Rows[]): Promise<void> =>
-  pipeline(Readable.from(dataset.bytes(typedHeader, ranges)), createWriteStream(file))
+  pipeline(Readable.from(dataset.bytes(typedHeader(dataset), ranges)), createWriteStream(file))
 
 /** A file that fills a list, and one with other values for the same emails; both without defects. */
 export async function writeFileTwice(

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/contract/schemas/collection-definitions.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { customFields, type SubscriberFile, type SubscriberFileOptions } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
 import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
@@ -34,6 +34,7 @@ const batchesInFlight = 3
  */
 export function insertManyPeer(bench: Bench, dataset: SubscriberFile, mode: InsertMode): Contender {
   const indexes = collectionDefinitions.find(({ name }) => name === 'subscribers')?.indexes ?? []
+  const { customFields } = dataset
   const pointsId = customFields.findIndex(({ name }) => name === 'points') + 1
   return peer(bench, {
     name: mode,

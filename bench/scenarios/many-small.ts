@@ -63,7 +63,7 @@ export async function prepareSmallImport(
   const file = new SubscriberFile({ rows: smallRows, seed, defects: false })
   const organization = { organization: { name: 'Small' } }
   const { id } = await client.post<{ id: number }>('/organizations', organization)
-  const list = await createList(client, 'Small', id)
+  const list = await createList(client, 'Small', { organizationId: id })
   const source = { type: 'json', content: [...file.text()].join('') }
   return async () => {
     const id = await startImport(client, list.listId, { file_source: source })
