@@ -29,11 +29,11 @@ t.test('a resource has routes, schemas, service and view, a large one a folder a
   t.same(problems, [])
 })
 
-/** Stores, and files that count as one: GridFS, the writes of a batch with their commands, and the counters of ids. */
+/** Stores, and files that count as one: GridFS, the writes of a batch with their commands, the schema, and the counters of ids. */
 const storeFiles = [
   /\/store\//,
   /^shared\/storage\//,
-  /^shared\/runtime\/(?:database|id-allocator)\.ts$/,
+  /^shared\/runtime\/(?:ensure-schema|id-allocator)\.ts$/,
   /^engine\/stages\/write\/(?:batch-writer|bson\/bson-commands)\.ts$/,
 ]
 
