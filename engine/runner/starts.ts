@@ -115,7 +115,7 @@ export class Starts {
             limit: dryRunTries,
           })
         : await readFirstOfList(collections, listId)
-    for (const due of listId === null ? waiting : waiting.slice(0, 1)) {
+    for (const due of listId === null ? waiting : waiting.slice(0, 1).filter(({ is_due }) => is_due)) {
       const isDownload = kindOf(due.source.type) === 'download'
       const started = await this.#start(due, isDownload ? null : claim)
       if (started === null) continue

@@ -1,6 +1,7 @@
 import { endedStates, workingStates } from '../../shared/contract/import-state.ts'
 import {
   endedIndex,
+  notFinalizedIndex,
   waitingDryRunsIndex,
   waitingOfListIndex,
   type Collections,
@@ -9,7 +10,7 @@ import type { ImportDocument, SourceType } from '../../shared/contract/schemas/i
 import { stepDueAt, stepIsDue } from '../../shared/store/import-steps.ts'
 
 /**
- * The imports that engines have to work on. Each query has an index whose first key is a queue. For imports that lock their
+ * The imports that engines have to work on. Each query has an index with a key for a queue. For imports that lock their
  * list the queue is the list; for dry runs and imports to be finalized it is the organization. The server finds the first
  * entries by skipping from queue to queue (DISTINCT_SCAN). The cost depends on the number of queues, not on their length.
  */
@@ -70,18 +71,18 @@ export async function listOrganizationsWithDryRuns({ imports }: Collections): Pr
 export type DueImport = Pick<
   ImportDocument,
   '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
-> & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
+> & { source: Pick<ImportDocument['source'], 'type' | 'filename'>; is_due: boolean }
 
 const dueFields = {
   ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
-  ...{ 'source.type': 1, 'source.filename': 1 },
+  ...{ 'source.type': 1, 'source.filename': 1, is_due: { $lte: ['$begins_at', '$$NOW'] } },
   ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
 } as const
 
 /** The first two imports that wait on a list, though they may not be due. */
 export function readFirstOfList({ imports }: Collections, listId: number): Promise<DueImport[]> {
   return imports
-    .find(
+    .find<DueImport>(
       { state: 'scheduled', 'options.dry_run': false, mailing_list_id: listId },
       { projection: dueFields },
     )
@@ -98,7 +99,7 @@ export function listDueDryRuns(
   { sourceTypes, limit }: { sourceTypes: readonly SourceType[]; limit: number },
 ): Promise<DueImport[]> {
   return imports
-    .find(
+    .find<DueImport>(
       {
         ...{ state: 'scheduled', 'options.dry_run': true, organization_id: organizationId },
         ...{ 'source.type': { $in: [...sourceTypes] }, ...isDue },
@@ -136,20 +137,34 @@ export async function listWorkingImports({ imports }: Collections): Promise<Work
   return working.sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
 }
 
-/** Milliseconds until the first of the imports and steps that wait for their time is due. Infinity where none waits. */
+/**
+ * Milliseconds until the first of the imports and steps that wait for their time is due. Infinity where none waits. Of
+ * scheduled imports the first one is read, however many wait.
+ */
 export async function readWaitMs({ imports }: Collections): Promise<number> {
-  const [first] = await imports
-    .aggregate<{ ms: number }>(
-      [
-        { $match: { state: { $in: ['scheduled', 'downloading', 'splitting'] } } },
-        { $project: { ms: { $subtract: [stepDueAt, '$$NOW'] } } },
-        { $match: { ms: { $gt: 0 } } },
-        { $group: { _id: null, ms: { $min: '$ms' } } },
-      ],
-      { hint: { state: 1 } },
-    )
-    .toArray()
-  return first?.ms ?? Infinity
+  const [[scheduled], [step]] = await Promise.all([
+    imports
+      .find<{ ms: number }>(
+        { finalized: false, state: 'scheduled', $expr: { $gt: ['$begins_at', '$$NOW'] } },
+        { projection: { ms: { $subtract: ['$begins_at', '$$NOW'] } } },
+      )
+      .sort(notFinalizedIndex)
+      .hint(notFinalizedIndex)
+      .limit(1)
+      .toArray(),
+    imports
+      .aggregate<{ ms: number }>(
+        [
+          { $match: { state: { $in: ['downloading', 'splitting'] } } },
+          { $project: { ms: { $subtract: [stepDueAt, '$$NOW'] } } },
+          { $match: { ms: { $gt: 0 } } },
+          { $group: { _id: null, ms: { $min: '$ms' } } },
+        ],
+        { hint: { state: 1 } },
+      )
+      .toArray(),
+  ])
+  return Math.min(scheduled?.ms ?? Infinity, step?.ms ?? Infinity)
 }
 
 export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned' | 'content'> & {
@@ -157,7 +172,7 @@ export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'stat
 }
 
 /** The filter of `endedIndex`. */
-const endedNotFinalized = { finalized: false, finished_at: { $gt: new Date(0) } }
+export const endedNotFinalized = { finalized: false, finished_at: { $gt: new Date(0) } }
 
 /** Organizations with ended imports that are not finalized yet. */
 export async function listOrganizationsToFinalize({ imports }: Collections): Promise<number[]> {

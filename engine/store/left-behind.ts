@@ -1,6 +1,8 @@
 import type { Document } from 'mongodb'
 import type { Database } from '../../shared/runtime/database.ts'
 import { matchValid } from '../../shared/store/leases.ts'
+import { workingStates } from '../../shared/contract/import-state.ts'
+import { endedNotFinalized } from './import-queues.ts'
 import { longLeases } from './lease-cuts.ts'
 
 /**
@@ -13,7 +15,8 @@ export async function isAnythingLeftBehind(database: Database): Promise<boolean>
   const found: [name: string, filter: Document][] = [
     [processes.collectionName, invalid],
     [chunks.collectionName, { state: 'running' }],
-    [imports.collectionName, { finalized: false, 'lease.holder': { $ne: null } }],
+    [imports.collectionName, { state: { $in: [...workingStates, 'paused'] }, 'lease.holder': { $ne: null } }],
+    [imports.collectionName, { ...endedNotFinalized, 'lease.holder': { $ne: null } }],
     [organizations.collectionName, { limit_change: { $exists: true } }],
     ...longLeases(database.collections).map(
       ({ collection, filter }) => [collection, filter] as [string, Document],

@@ -53,7 +53,8 @@ export async function preemptWrites(context: FenceContext, importIds: number[]):
   const { imports } = context.database.collections
   await updateMany(context, importIds, (options) =>
     imports.updateMany(
-      { _id: { $in: importIds }, state: 'splitting' },
+      // A paused one has its engine's token, which may go on after an unpause.
+      { _id: { $in: importIds }, state: { $in: ['splitting', 'paused'] } },
       { $inc: { step_writes: 1 } },
       options,
     ),

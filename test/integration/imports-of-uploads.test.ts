@@ -421,3 +421,27 @@ t.test('pins and pieces in the database that no import needs are removed', async
   t.same(await collections.uploads.distinct('pinned_by', { name: 'pinned.csv' }), [waiting])
   t.same(await collections.blobPieces.distinct('blob', { blob: /^staging\/9/ }), [`staging/${notYet}/source`])
 })
+
+t.test('an import that begins later has no pin until then', async (t) => {
+  const service = onDisk
+  await engineAtWork(engines.disk)
+  await storedUploads(service).put('for later.csv', rows(3))
+  const list = await createList(service)
+  const body = {
+    column_mapping: ['email'],
+    file_source: { type: 'upload_directory', filename: 'for later.csv' },
+  }
+  const createImport = (more: object): Promise<Json> =>
+    service.post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import: { ...body, ...more } })
+  const first = await createImport(later)
+  // An import that ends makes its engine look for the next one of the list.
+  const second = await createImport({})
+  t.equal((await importEnd(service, second.id)).state, 'finished')
+  await until(
+    'the end of its pin',
+    () => service.collections.uploads.findOne({ name: 'for later.csv' }),
+    (upload) => (upload?.pinned_by ?? []).length === 0,
+    10_000,
+  )
+  t.equal((await service.get(`/subscriber_imports/${first.id}`)).state, 'scheduled')
+})

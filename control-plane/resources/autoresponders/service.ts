@@ -203,8 +203,14 @@ async function requireUnused(
     'options.autoresponders.api.trigger_updated.id',
     'plan.reactions.delays.autoresponder_id',
   ]
+  // The plan of a small import is stored with its end only.
+  const mayPlan = {
+    plan: null,
+    'options.autoresponders.subscription.trigger': true,
+    $or: [{ state: 'splitting' as const }, { paused_from: 'splitting' as const }],
+  }
   const writer = await imports.findOne(
-    { $and: [matchWritingImports(list._id), { $or: named.map((path) => ({ [path]: id })) }] },
+    { $and: [matchWritingImports(list._id), { $or: [...named.map((path) => ({ [path]: id })), mayPlan] }] },
     options,
   )
   if (writer !== null) throw isTriggeredByImport(id, writer._id, writer.state)

@@ -418,7 +418,7 @@ t.test('an import changes state only from the named states', async (t) => {
     {
       write: 'preemptWrites',
       changes: working,
-      leaves: [{ state: 'scheduled' }, { state: 'paused' }, { state: 'importing' }, { _id: 2 }],
+      leaves: [{ state: 'scheduled' }, { state: 'cancelled' }, { state: 'importing' }, { _id: 2 }],
       run: () => preemptWrites(context, [1]),
     },
     {

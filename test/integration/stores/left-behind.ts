@@ -31,7 +31,9 @@ const registered = {
 }
 const work: [what: string, collection: string, document: Document][] = [
   ['a running chunk', 'import_chunks', { state: 'running' }],
-  ['a leased step', 'imports', { finalized: false, lease: { holder: 'other' } }],
+  ['a leased step', 'imports', { state: 'splitting', lease: { holder: 'other' } }],
+  ['a leased step of a paused import', 'imports', { state: 'paused', lease: { holder: 'other' } }],
+  ['a leased end', 'imports', { finalized: false, finished_at: new Date(), lease: { holder: 'other' } }],
   ['a limit that no request enforced', 'organizations', { limit_change: 'a' }],
   ['a callback', 'import_callbacks', { state: 'waiting', token: 'a', due_at: ahead(600_000) }],
   ['a message', 'reactions', { lease: { token: 'a', began_at: ahead(600_000) } }],
