@@ -9,7 +9,7 @@ import {
   listFirstOfLists,
   listOrganizationsWithDryRuns,
   readFirstOfList,
-  type DueImport,
+  type WaitingImport,
   type WorkingImport,
 } from '../store/import-queues.ts'
 import { slots, type Kind } from './kinds.ts'
@@ -130,7 +130,7 @@ export class Starts {
   }
 
   /** Null when another engine has started the import, or its list is locked. */
-  async #start(due: DueImport, claim: Claim | null): Promise<ImportDocument | null> {
+  async #start(due: WaitingImport, claim: Claim | null): Promise<ImportDocument | null> {
     const { database, uploads, metrics, log } = this.#options
     const { collections } = database
     const { _id: importId, organization_id: organizationId, mailing_list_id: listId, source } = due

@@ -67,24 +67,24 @@ export async function listOrganizationsWithDryRuns({ imports }: Collections): Pr
   return found.map(({ _id }) => _id)
 }
 
-/** What the start of an import needs. */
-export type DueImport = Pick<
+/** What the start of an import needs. `is_due` is by the database's clock. */
+export type WaitingImport = Pick<
   ImportDocument,
   '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
 > & { source: Pick<ImportDocument['source'], 'type' | 'filename'>; is_due: boolean }
 
-const dueFields = {
+const waitingFields = {
   ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
   ...{ 'source.type': 1, 'source.filename': 1, is_due: { $lte: ['$begins_at', '$$NOW'] } },
   ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
 } as const
 
 /** The first two imports that wait on a list, though they may not be due. */
-export function readFirstOfList({ imports }: Collections, listId: number): Promise<DueImport[]> {
+export function readFirstOfList({ imports }: Collections, listId: number): Promise<WaitingImport[]> {
   return imports
-    .find<DueImport>(
+    .find<WaitingImport>(
       { state: 'scheduled', 'options.dry_run': false, mailing_list_id: listId },
-      { projection: dueFields },
+      { projection: waitingFields },
     )
     .sort(waitingOfListIndex)
     .hint(waitingOfListIndex)
@@ -97,14 +97,14 @@ export function listDueDryRuns(
   { imports }: Collections,
   organizationId: number,
   { sourceTypes, limit }: { sourceTypes: readonly SourceType[]; limit: number },
-): Promise<DueImport[]> {
+): Promise<WaitingImport[]> {
   return imports
-    .find<DueImport>(
+    .find<WaitingImport>(
       {
         ...{ state: 'scheduled', 'options.dry_run': true, organization_id: organizationId },
         ...{ 'source.type': { $in: [...sourceTypes] }, ...isDue },
       },
-      { projection: dueFields },
+      { projection: waitingFields },
     )
     .sort(waitingDryRunsIndex)
     .hint(waitingDryRunsIndex)

@@ -77,10 +77,10 @@ export async function reserveQuota(
 }
 
 /**
- * Called after a limit was changed and before the request is answered: afterwards no write uses the old limit. A
- * chunk reads the limit when it is claimed, so running chunks are taken from their engines. A small import reads
- * it for its plan, and ends only with the same `step_writes`. Open transactions of
- * requests conflict on the touched stripes and are repeated.
+ * Called after a limit was changed and before the request is answered: afterwards no write uses the old limit. A chunk
+ * reads the limit when it is claimed, so running chunks are taken from their engines. A small import reads it for its
+ * plan, and ends only with the same `step_writes`. Open transactions of requests conflict on the touched stripes and are
+ * repeated.
  */
 export async function enforceLimit(
   context: FenceContext,

@@ -24,8 +24,8 @@ import { runTransaction, type Attempt } from './transaction.ts'
  * Writes a small import whole: its rows, log lines, counts and end in one transaction, under the token of its step. Its
  * chunks are never stored, so that a crash leaves an import that any engine begins anew.
  *
- * What makes a chunk's batch a matter of several transactions (a limit of subscribers, rows that become many bytes) leaves
- * the import to the long way: nothing is written, and its step stores the chunks.
+ * Under a subscriber limit, or where its rows become too many bytes, nothing is written so, and the import's step stores
+ * chunks as for a large one.
  */
 export async function writeSmallImport(
   options: ChunkRunOptions,
