@@ -64,7 +64,8 @@ export async function withService<T>(
   let database: Database | null = null
   try {
     const mongodbUri = mongodb?.uri ?? (await readEmbeddedUri(ready))
-    database = await openDatabase({ uri: mongodbUri, name: databaseName })
+    // To sum up fifty million documents takes minutes.
+    database = await openDatabase({ uri: mongodbUri, name: databaseName, socketTimeoutMS: 0 })
     const pids = await readProcessIds(database)
     const measured: Service['measured'] = (name, onMetrics) =>
       measuredProcess(name, metrics[metricsNames[name]], pids[name], onMetrics)

@@ -1,83 +1,214 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ApiClient } from '../../control-plane/cli/api-client.ts'
-import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
-import { wrongImport } from '../check-import.ts'
-import { onServices } from '../compare.ts'
+import { wrongCounts, wrongImport } from '../check-import.ts'
+import { onServices, type MeasuredRounds } from '../compare.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
-import { createList, importSeconds, pollImport, startImport, type List } from '../imports.ts'
+import { createList, importSeconds, pollImport, startImport, uploaded, type List } from '../imports.ts'
 import { measure } from '../measure.ts'
+import type { Goal } from '../scenario.ts'
 import type { Service } from '../service.ts'
+import { percentile, spread } from '../statistics.ts'
 
 export const smallRows = 500
-const maxLanes = 16
+/** The goals are for this number of rows in all. */
+const fullRows = 250_000
+const importsOfOrganization = 5
+const importsOfOneList = 100
+const lanes = 16
 
-/** Shows what an import costs beside its rows: 500 rows take little of its time. */
+interface Prepared {
+  rows: number
+  /** Creates the imports, and waits for their end. */
+  run: () => Promise<StartedImport[]>
+  /** Milliseconds that `run` measures itself, by name. */
+  times?: Record<string, number[]>
+}
+
+interface StartedImport {
+  id: number
+  list: List
+  /** What its list has at its end; null where the list has several imports. */
+  file: SubscriberFile | null
+}
+
+const kinds: Record<string, (service: Service, rows: number, seed: number) => Promise<Prepared>> = {
+  async 'many at once'(service, rows, seed) {
+    const count = Math.ceil(rows / smallRows)
+    const organizations = await createOrganizations(service.client, count / importsOfOrganization)
+    const prepared = await inLanes(lanes, count, (i) =>
+      prepareSmallImport(service.client, seed + i, {
+        organizationId: organizations[i % organizations.length]!,
+      }),
+    )
+    const run = async () => {
+      const started = await inLanes(lanes, count, (i) => prepared[i]!())
+      await untilEnded(service, started)
+      return started
+    }
+    return { rows: count * smallRows, run }
+  },
+
+  async 'one import'({ client, place }, rows, seed) {
+    const file = new SubscriberFile({ rows, seed, defects: false })
+    await place(file.bytes(), 'rows.csv')
+    const list = await createList(client, 'One')
+    const run = async () => {
+      const id = await startImport(client, list.listId, { file_source: uploaded('rows.csv') })
+      await pollImport(client, id)
+      return [{ id, list, file }]
+    }
+    return { rows, run }
+  },
+
+  async 'one after the other'({ client }, rows, seed) {
+    const count = Math.ceil(rows / 1_250)
+    const seen: number[] = []
+    const prepared = await inLanes(lanes, count, (i) => prepareSmallImport(client, seed + i, { rows: 100 }))
+    const run = () =>
+      inLanes(1, count, async (i) => {
+        const startedAt = performance.now()
+        const started = await prepared[i]!()
+        const path = `/subscriber_imports/${started.id}/events`
+        // The stream ends after the import.
+        for await (const _ of client.events(path, new AbortController().signal, () => undefined)) continue
+        seen.push(performance.now() - startedAt)
+        return started
+      })
+    return { rows: count * 100, run, times: { 'from the request to the end in its stream': seen } }
+  },
+
+  async 'on one list'(service) {
+    const list = await createList(service.client, 'One', { fields: [] })
+    const run = async () => {
+      const started = await inLanes(1, importsOfOneList, async (i) => ({
+        id: await createInline(service.client, list, `row${i}@example.com`),
+        ...{ list, file: null },
+      }))
+      await untilEnded(service, started)
+      return started
+    }
+    return { rows: importsOfOneList, run }
+  },
+
+  async 'due at one moment'(service, rows) {
+    const count = Math.ceil(rows / 125)
+    const organizations = await createOrganizations(service.client, count / 40)
+    const dueAt = new Date(Date.now() + 10_000 + count * 20)
+    const content = Array.from({ length: 100 }, (_, row) => `row${row}@example.com`).join('\n')
+    const started = await inLanes(lanes, count, async (i) => {
+      const organizationId = organizations[i % organizations.length]!
+      const list = await createList(service.client, `Due ${i}`, { organizationId, fields: [] })
+      return { id: await createInline(service.client, list, content, dueAt), list, file: null }
+    })
+    await sleep(dueAt.getTime() - Date.now())
+    const run = async () => {
+      await untilEnded(service, started)
+      return started
+    }
+    return { rows: count * 100, run }
+  },
+}
+
+/** The everyday load of an API client: what imports cost beside their rows. */
 export const manySmall = onServices({
   name: 'many-small',
-  summary: `imports of ${smallRows} rows, each of another organization, one after the other and ${maxLanes} side by side: from begins_at to finished`,
+  summary: `500 imports of ${smallRows} rows of 100 organizations against one import of as many rows; then 200 imports of 100 rows, one after the other; 100 of one row on one list; and 2,000 that are due at one moment`,
   quick: ['--rows', '10000', '--rounds', '2'],
-  defaultRows: 100_000,
-  kinds: ['one after the other', 'side by side'],
-  timesOf: `an import of ${smallRows} rows`,
-  prepare: async ({ rows, seed }) => Array.from({ length: Math.ceil(rows / smallRows) }, (_, i) => seed + i),
-  async measure(service, seeds, { kind }) {
-    const prepare = (some: number[]) =>
-      inLanes(maxLanes, some, (seed) => prepareSmallImport(service.client, seed))
-    const run = (prepared: (() => Promise<SmallImport>)[], lanes: number) =>
-      inLanes(lanes, prepared, (one) => one())
+  defaultRows: fullRows,
+  kinds: Object.keys(kinds),
+  timesOf: 'an import',
+  goals,
+  prepare: () => Promise.resolve(null),
+  async measure(service, _, { rows, seed, kind }) {
     // New processes compile their code during the first imports, so these aren't measured.
-    await run(await prepare(seeds.slice(0, maxLanes)), maxLanes)
-    const prepared = await prepare(seeds)
-    const { done, ...imports } = await measure(service.database.client, {
-      processes: service.processes,
-      rows: seeds.length * smallRows,
-      do: () => run(prepared, kind === 'side by side' ? maxLanes : 1),
+    const warmUp = await inLanes(lanes, lanes, (i) => prepareSmallImport(service.client, seed + i))
+    await untilEnded(service, await inLanes(lanes, lanes, (i) => warmUp[i]!()))
+    const { run, times, ...prepared } = await kinds[kind]!(service, rows, seed)
+    const { done, ...measured } = await measure(service.database.client, {
+      // The first two do the same work; only they are compared.
+      processes: ['many at once', 'one import'].includes(kind) ? service.processes : [],
+      rows: prepared.rows,
+      do: run,
     })
     const { milliseconds, wrong } = await checkSmallImports(service, done)
-    return { ...imports, times: { each: milliseconds }, wrong }
+    return { ...measured, times: times ?? { 'from begins_at to finished_at': milliseconds }, wrong }
   },
 })
 
-interface SmallImport {
-  view: ImportView
-  list: List
-  file: SubscriberFile
+function goals({ contenders, comparisons }: MeasuredRounds): Goal[] {
+  const [atOnce, , alone, onOneList] = contenders
+  const timesOfRounds = (share: number) =>
+    spread(alone!.rounds.map(({ times = {} }) => percentile(Object.values(times).flat(), share)))
+  const goals: Goal[] = [
+    { work: '500 imports of 500 rows', max: 5, unit: ' s', measured: atOnce!.seconds },
+    {
+      work: '500 imports of 500 rows',
+      against: 'one import of as many rows',
+      ...{ min: 0.5, unit: 'x', measured: comparisons[0]?.speed ?? null },
+    },
+    { work: '100 imports of one row on one list', max: 5, unit: ' s', measured: onOneList!.seconds },
+    { work: 'an import of 100 rows: median', max: 100, unit: ' ms', measured: timesOfRounds(0.5) },
+    { work: 'an import of 100 rows: p99', max: 250, unit: ' ms', measured: timesOfRounds(0.99) },
+  ]
+  return goals.map((goal) => ({ ...goal, set_for: fullRows }))
 }
 
-/** The times of all, from `begins_at` to `finished_at`, and the first wrong result. */
-export async function checkSmallImports(service: Service, imports: SmallImport[]) {
+/** The times from `begins_at` to `finished_at`, and the first wrong result: of counts of all, of subscribers of a hundred. */
+export async function checkSmallImports(service: Service, imports: readonly StartedImport[]) {
   const milliseconds: number[] = []
-  for (const { view, list, file } of imports) {
-    const expected = { added: smallRows }
-    const wrong = await wrongImport(service, { view, list, expected, leaves: file })
+  const step = Math.ceil(imports.length / 100)
+  for (const [i, { id, list, file }] of imports.entries()) {
+    const view = await pollImport(service.client, id)
+    const wrong =
+      file !== null && i % step === 0
+        ? await wrongImport(service, { view, list, expected: { added: file.rows }, leaves: file })
+        : wrongCounts(view, { added: view.stats.number_of_records ?? 0 })
     if (wrong !== null) return { milliseconds, wrong }
-    milliseconds.push((await importSeconds(service.database, view.id)) * 1000)
+    milliseconds.push((await importSeconds(service.database, id)) * 1000)
   }
   return { milliseconds, wrong: null }
 }
 
-/** Resolves to a function that imports 500 rows into a list of an organization of its own. */
+/** Resolves to a function that creates an import of a new list, by default of a new organization. */
 export async function prepareSmallImport(
   client: ApiClient,
   seed: number,
-): Promise<() => Promise<SmallImport>> {
-  const file = new SubscriberFile({ rows: smallRows, seed, defects: false })
-  const organization = { organization: { name: 'Small' } }
-  const { id } = await client.post<{ id: number }>('/organizations', organization)
-  const list = await createList(client, 'Small', { organizationId: id })
+  { organizationId, rows = smallRows }: { organizationId?: number; rows?: number } = {},
+): Promise<() => Promise<StartedImport>> {
+  const file = new SubscriberFile({ rows, seed, defects: false })
+  const list = await createList(client, `Small ${seed}`, {
+    organizationId: organizationId ?? (await createOrganizations(client, 1))[0]!,
+  })
   const source = { type: 'json', content: [...file.text()].join('') }
-  return async () => {
-    const id = await startImport(client, list.listId, { file_source: source })
-    return { view: await pollImport(client, id), list, file }
-  }
+  return async () => ({ id: await startImport(client, list.listId, { file_source: source }), list, file })
 }
 
-/** Each lane takes the next item when it is done with one. */
-async function inLanes<T, R>(lanes: number, items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const done: R[] = []
-  const remaining = items.values()
+const createOrganizations = (client: ApiClient, count: number): Promise<number[]> =>
+  inLanes(lanes, Math.ceil(count), async () => {
+    const body = { organization: { name: 'Small' } }
+    return (await client.post<{ id: number }>('/organizations', body)).id
+  })
+
+const createInline = (client: ApiClient, { listId }: List, content: string, beginsAt?: Date) =>
+  startImport(client, listId, {
+    column_mapping: ['email'],
+    file_source: { type: 'json', content },
+    ...(beginsAt === undefined ? {} : { begins_at: beginsAt.toISOString() }),
+  })
+
+/** By the database, because polls over the API would be part of what is measured. */
+async function untilEnded({ database }: Service, imports: readonly StartedImport[]): Promise<void> {
+  const open = { _id: { $in: imports.map(({ id }) => id) }, finished_at: null }
+  while ((await database.collections.imports.countDocuments(open, { limit: 1 })) > 0) await sleep(50)
+}
+
+/** Does `count` works, up to `laneCount` at once; resolves to their results in the order of their ends. */
+async function inLanes<T>(laneCount: number, count: number, work: (i: number) => Promise<T>): Promise<T[]> {
+  const done: T[] = []
+  let next = 0
   const lane = async () => {
-    for (const item of remaining) done.push(await work(item))
+    while (next < count) done.push(await work((next += 1) - 1))
   }
-  await Promise.all(Array.from({ length: lanes }, lane))
+  await Promise.all(Array.from({ length: laneCount }, lane))
   return done
 }

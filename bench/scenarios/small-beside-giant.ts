@@ -45,7 +45,9 @@ export const smallBesideGiant = onServices({
             (view) => hasEnded(view.state) || view.stats.records_imported >= share * rows,
           )
           say(`a small import comes; the giant is ${state}, at ${whole(stats.records_imported)} rows`)
-          smallImports.push(await (await prepareSmallImport(client, seed + 1))())
+          const small = await (await prepareSmallImport(client, seed + 1))()
+          await pollImport(client, small.id)
+          smallImports.push(small)
         }
         return { view: await pollImport(client, id), smallImports }
       },
@@ -55,7 +57,7 @@ export const smallBesideGiant = onServices({
     const checked = await checkSmallImports(service, smallImports)
     const wrong =
       (await wrongImport(service, finished)) ??
-      (await cameLate(service, view.id, smallImports.at(-1)!.view.id)) ??
+      (await cameLate(service, view.id, smallImports.at(-1)!.id)) ??
       checked.wrong
     return {
       ...work,

@@ -1,7 +1,7 @@
 import { sourceTypes, type ImportDocument, type SourceType } from '../../shared/contract/schemas/import.ts'
 import { logImportState } from '../../shared/processes/import-log.ts'
 import { peekNextId } from '../../shared/runtime/database.ts'
-import { listLockedLists, listNotFinalizedAmong, startImport } from '../../shared/store/imports.ts'
+import { listLockingImports, listNotFinalizedAmong, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
 import type { Claim } from '../../shared/store/work-leases.ts'
 import {
@@ -49,7 +49,7 @@ export class Starts {
   readonly #lastOfLists = new WeakSet<ImportDocument>()
   /** Whether the last poll left out queues with due imports. */
   hasMore = false
-  /** Whether the last poll found due imports, of which some may wait for their list. */
+  /** Whether the last poll found due imports, without those behind a paused import: its end or unpause wakes the engine. */
   hasDue = false
 
   constructor(options: StartsOptions) {
@@ -81,8 +81,12 @@ export class Starts {
       listFirstOfLists(collections),
       listOrganizationsWithDryRuns(collections),
     ])
-    this.hasDue = firstOfLists.length + withDryRuns.length > 0
-    const taken = new Set(firstOfLists.length > 0 ? await listLockedLists(collections) : [])
+    const locking = firstOfLists.length > 0 ? await listLockingImports(collections) : []
+    const listsOf = (imports: typeof locking) =>
+      new Set(imports.map(({ mailing_list_id }) => mailing_list_id))
+    const taken = listsOf(locking)
+    const paused = listsOf(locking.filter(({ state }) => state === 'paused'))
+    this.hasDue = withDryRuns.length > 0 || firstOfLists.some(({ list_id }) => !paused.has(list_id))
     const lists = firstOfLists
       .filter(({ list_id }) => !taken.has(list_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)

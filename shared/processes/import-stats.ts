@@ -1,6 +1,6 @@
 import { endedStates, unfinishedStates, workingStates, type ImportState } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { listLockedLists } from '../store/imports.ts'
+import { listLockingImports } from '../store/imports.ts'
 
 /** Statistics of all imports of the installation, for metrics. Each read uses an index and is bounded. */
 export interface ImportStats {
@@ -27,16 +27,16 @@ export interface RunningImport {
 const maxRowsRead = 10_000
 
 export async function readImportStats(collections: Collections): Promise<ImportStats> {
-  const [unfinished, waiting, lockedLists, working, running, ready, engines] = await Promise.all([
+  const [unfinished, waiting, locking, working, running, ready, engines] = await Promise.all([
     countByState(collections, unfinishedStates),
     readDue(collections),
-    listLockedLists(collections),
+    listLockingImports(collections),
     readWorking(collections),
     readRunningChunks(collections),
     collections.chunks.countDocuments({ state: 'ready' }),
     readEngines(collections),
   ])
-  const locked = new Set(lockedLists)
+  const locked = new Set(locking.map(({ mailing_list_id }) => mailing_list_id))
   const waitForList = waiting.filter((entry) => locked.has(entry.mailing_list_id) && !entry.dry_run).length
   const overdue = running.filter((chunk) => chunk.overdue).length
   return {

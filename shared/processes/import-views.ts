@@ -267,30 +267,33 @@ async function importsWaitedFor(
 ): Promise<Map<number, number>> {
   const scheduled = documents.filter(({ state, options }) => state === 'scheduled' && !options.dry_run)
   if (scheduled.length === 0) return new Map()
-  const found = await imports
-    .find(
-      { _id: { $in: scheduled.map(({ _id }) => _id) }, $expr: { $lte: ['$begins_at', '$$NOW'] } },
-      { projection: { _id: 1 } },
-    )
-    .toArray()
-  const ids = new Set(found.map(({ _id }) => _id))
-  const due = scheduled.filter(({ _id }) => ids.has(_id))
-  if (due.length === 0) return new Map()
-  const lists = { mailing_list_id: { $in: [...new Set(due.map((document) => document.mailing_list_id))] } }
-  const [locking, next] = await Promise.all([
-    imports.find({ ...lists, holds_list: true }, { projection: { mailing_list_id: 1 } }).toArray(),
-    // The server skips from list to list, however many wait on one.
-    imports
-      .aggregate<{ _id: number; first: number }>(
-        [
-          { $match: { state: 'scheduled', 'options.dry_run': false, ...lists } },
-          { $sort: waitingOfListIndex },
-          { $group: { _id: '$mailing_list_id', first: { $first: '$_id' } } },
-        ],
-        { hint: waitingOfListIndex },
-      )
-      .toArray(),
-  ])
+  const lists = {
+    mailing_list_id: { $in: [...new Set(scheduled.map((document) => document.mailing_list_id))] },
+  }
+  const { next, locking, due } = await readTogether(
+    {
+      // The server skips from list to list, however many wait on one.
+      next: read<ImportDocument, { _id: number; first: number }>(imports, [
+        { $match: { state: 'scheduled', 'options.dry_run': false, ...lists } },
+        { $sort: waitingOfListIndex },
+        { $group: { _id: '$mailing_list_id', first: { $first: '$_id' } } },
+      ]),
+      locking: read<ImportDocument, Pick<ImportDocument, '_id' | 'mailing_list_id'>>(imports, [
+        { $match: { ...lists, holds_list: true } },
+        { $project: { mailing_list_id: 1 } },
+      ]),
+      due: read<ImportDocument, Pick<ImportDocument, '_id' | 'mailing_list_id'>>(imports, [
+        {
+          $match: {
+            _id: { $in: scheduled.map(({ _id }) => _id) },
+            $expr: { $lte: ['$begins_at', '$$NOW'] },
+          },
+        },
+        { $project: { mailing_list_id: 1 } },
+      ]),
+    },
+    { hint: waitingOfListIndex },
+  )
   const lockingImports = new Map(locking.map(({ _id, mailing_list_id }) => [mailing_list_id, _id]))
   const nextImports = new Map(next.map(({ _id, first }) => [_id, first]))
   return new Map(

@@ -30,6 +30,8 @@ interface DatabaseOptions {
   maxPoolSize?: number
   /** How often the driver asks each member of the database how it is, at rest; by default every 20 s. */
   heartbeatFrequencyMS?: number
+  /** Milliseconds after which a command that isn't answered has failed; by default a minute, 0 for none. */
+  socketTimeoutMS?: number
 }
 
 const connectTimeoutMs = 8_000

@@ -153,13 +153,14 @@ export async function readState(collections: Collections, id: number): Promise<I
 export const importsAmong = ({ imports }: Collections, ids: number[]) =>
   read(imports, [{ $match: { _id: { $in: ids } } }, { $unset: 'content' }])
 
-/** Ids of the lists that an import has locked. */
-export async function listLockedLists(collections: Collections): Promise<number[]> {
-  const locking = await collections.imports
-    .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
+/** The imports that have locked their list. */
+export function listLockingImports({
+  imports,
+}: Collections): Promise<Pick<ImportDocument, 'mailing_list_id' | 'state'>[]> {
+  return imports
+    .find({ holds_list: true }, { projection: { _id: 0, mailing_list_id: 1, state: 1 } })
     .hint(lockedListsIndex)
     .toArray()
-  return locking.map((document) => document.mailing_list_id)
 }
 
 /** Those of the imports that are not finalized. */

@@ -17,10 +17,11 @@ export const read = <Stored extends Document, Row = Stored>(
 
 /**
  * Reads several collections in one command, one after the other, so that what comes later is at least as new. Resolves to
- * the rows of each.
+ * the rows of each. `hint` is the index of the first.
  */
 export async function readTogether<Reads extends Record<string, Read<unknown>>>(
   reads: Reads,
+  { hint }: { hint?: Document } = {},
 ): Promise<{ [Name in keyof Reads]: Reads[Name]['rows'] }> {
   const [first, ...others] = Object.entries(reads).map(([name, { collection, pipeline }]) => ({
     collection,
@@ -32,6 +33,7 @@ export async function readTogether<Reads extends Record<string, Read<unknown>>>(
   const found = Object.fromEntries(Object.keys(reads).map((name) => [name, [] as unknown[]]))
   const rows = first!.collection.aggregate<{ read: string; row: unknown }>([...first!.pipeline, ...unions], {
     batchSize: rowsPerReply,
+    ...(hint === undefined ? {} : { hint }),
   })
   for await (const { read: name, row } of rows) found[name]!.push(row)
   return found as { [Name in keyof Reads]: Reads[Name]['rows'] }

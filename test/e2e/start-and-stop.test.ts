@@ -63,8 +63,42 @@ async function rests(t: Test, ready: RunningProcess['ready'], dataFolder: string
   // 2.8 are expected. One poll of an engine more or less within the time is 7 commands, 0.3 a second.
   t.ok(commands < 3.3, `${commands} commands a second`)
   t.ok(cpu < 0.02, `${cpu} of a core`)
+  await pauseBeforeAnother(ready)
+  await sleep(5_000)
+  const commandsWhilePaused = await countCommands(client)
+  await sleep(restMs)
+  const whilePaused = ((await countCommands(client)) - commandsWhilePaused) / (restMs / 1000)
+  t.ok(whilePaused < 3.5, `${whilePaused} commands a second while an import waits behind a paused one`)
   // 310 are expected, less beside other processes of Node.js, and 60 more at the first start in a new clone, whose code isn't cached yet.
   t.ok(memory < 380, `${memory} MB of proportional set size`)
+}
+
+/** Pauses an import in its work. Another one of its list, which is due, waits for it. */
+async function pauseBeforeAnother(ready: RunningProcess['ready']): Promise<void> {
+  const call = callerOf(() => ready?.http ?? '')
+  const post = async (path: string, body?: unknown): Promise<{ id: number }> => {
+    const { status, body: reply } = await call('POST', path, body, { key })
+    if (status !== 200) throw new Error(`${path}: ${JSON.stringify(reply)}`)
+    return reply.data as { id: number }
+  }
+  const { id: listId } = await post('/mailing_lists', { mailing_list: { name: 'Paused' } })
+  const create = (rows: number) =>
+    post(`/mailing_lists/${listId}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: {
+          type: 'json',
+          content: Array.from({ length: rows }, (_, i) => `r${i}@example.com`).join('\n'),
+        },
+      },
+    })
+  const { id } = await create(50_000)
+  const state = async () =>
+    ((await call('GET', `/subscriber_imports/${id}`, undefined, { key })).body.data as { state: string })
+      .state
+  await until('its work', state, (found) => found !== 'scheduled')
+  await post(`/subscriber_imports/${id}/pause`)
+  await create(1)
 }
 
 /** All commands that the server has carried out, `hello` included, without those of this client. */

@@ -55,11 +55,7 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
   const list = await createList(service)
   const seconds: number[] = []
   const counted: string[][] = []
-  for (
-    let number = 0;
-    number < 20 || (number < 100 && counted.every(({ length }) => length > maxCommands));
-    number += 1
-  ) {
+  for (let number = 0; number < 40; number += 1) {
     const content = Array.from({ length: 100 }, (_, i) => `row${number}-${i}@example.com`).join('\n')
     const commands = await commandsOf(async () => {
       const startedAt = performance.now()
@@ -73,8 +69,11 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
     })
     counted.push(commands)
   }
-  // The others have commands of a poll, a heartbeat or a renewal too, which come every few seconds.
+  // Some have commands of a poll, a heartbeat or a renewal too, which come every few seconds. Where the stream is opened
+  // before an engine has started the import, it reads what the import waits for.
   const [least] = counted.sort((a, b) => a.length - b.length)
+  const median = counted[counted.length / 2]!.length
+  t.comment(`commands of each import: ${counted.map(({ length }) => length).join(' ')}`)
   const names = Object.entries(Object.groupBy(least!, (name) => name))
   t.comment(`${least!.length} commands: ${names.map(([name, all]) => `${name} ${all!.length}`).join(', ')}`)
   t.comment(
@@ -84,6 +83,7 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
       .join(' ')}`,
   )
   t.ok(least!.length <= maxCommands, `${least!.length} commands`)
+  t.ok(median <= maxCommands + 2, `${median} commands in the median`)
   // The stream's poll, once a second, would see it later than this.
   t.ok(
     seconds[Math.floor(seconds.length / 4)]! < 0.5,

@@ -209,7 +209,8 @@ function endWithThisProcess(child: ChildProcess): Server & { failure: () => stri
       failure = reason
       // The id of the child may be used again from now on.
       killGroup(guard)
-      resolve()
+      if (guard.pid === undefined || guard.exitCode !== null || guard.signalCode !== null) resolve()
+      else guard.once('exit', () => resolve())
     }
     child.once('error', (error) => isOver(error.message))
     guard.once('error', (error) => isOver(`/bin/sh can't run ${script}: ${error.message}`))

@@ -204,6 +204,7 @@ export class ImportWatch {
     let hasFailed = false
     while (this.#watched.size > 0 && !this.#options.stopping.aborted) {
       await sleep(this.#bounds.everyMs, undefined, { signal: this.#options.stopping }).catch(() => undefined)
+      if (this.#watched.size === 0) break
       try {
         await Promise.all([this.#pollImports(), this.#pollKeys()])
         hasFailed = false
