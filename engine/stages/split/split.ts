@@ -44,6 +44,8 @@ export interface SplitResult {
   mayMissRecords: boolean
 }
 
+/** The scanner has room for more than this. */
+const pieceBytes = binaryMegabyte / 4
 const targetRangeBytes = 1_500_000
 /** A source of this size is one range, and so are its records without an identity. */
 export const minRangeBytes = 128_000
@@ -117,18 +119,29 @@ async function scanSource(
   start: number,
   { scanner, output, signal }: { scanner: RecordScanner; output: PartitionOutput; signal: AbortSignal },
 ): Promise<void> {
+  const buffers = [Buffer.allocUnsafeSlow(pieceBytes), Buffer.allocUnsafeSlow(pieceBytes)]
   let position = start
+  // The next piece is read while this one is scanned.
+  const readNext = (buffer: Buffer): Promise<number> => {
+    const reading = source.read(buffer.subarray(0, source.size - position), position)
+    // Where the scan of the piece before fails, nobody awaits it.
+    reading.catch(() => undefined)
+    return reading
+  }
+  let reading = readNext(buffers[0]!)
   while (position < source.size) {
     signal.throwIfAborted()
-    const space = scanner.space()
-    const length = Math.min(binaryMegabyte, space.length, source.size - position)
-    const read = await source.read(space.subarray(0, length), position)
+    const read = await reading
     if (read === 0)
       throw new ImportError(
         'source_unreadable',
         `the staged file ended at byte ${position} of ${source.size}: was it changed under DATA_DIR?`,
       )
     position += read
+    const [piece, next] = buffers as [Buffer, Buffer]
+    reading = readNext(next)
+    buffers.reverse()
+    piece.copy(scanner.space(), 0, 0, read)
     scanner.advance(read)
     await output.flush()
   }

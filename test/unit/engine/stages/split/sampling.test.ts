@@ -70,6 +70,10 @@ t.test('samples are spread from the beginning of a large file to its end', async
   t.same(found, expected)
 })
 
+/** Windows are read side by side. */
+const ofFirstWindow = ({ reads }: ReturnType<typeof memorySource>) =>
+  reads.filter(({ from }) => from < 16 * 1_024)
+
 t.test('a window is read on, block by block, until it has enough identities or ends', async (t) => {
   const few = `${'x'.repeat(1_000)}\n${address(7)},${'y'.repeat(979)}\n`
   t.equal(few.length, 2_001)
@@ -79,7 +83,7 @@ t.test('a window is read on, block by block, until it has enough identities or e
   t.ok(found.every((identity) => identity === address(7)))
   t.equal(found.length, 3 * 8, 'eight or so a window')
   t.equal(source.reads.length, 3 * 4, 'four blocks of 4 KiB are a window')
-  t.same(source.reads.slice(0, 4), [
+  t.same(ofFirstWindow(source), [
     { from: 0, to: 4_096 },
     { from: 4_096, to: 8_192 },
     { from: 8_192, to: 12_288 },
@@ -96,7 +100,7 @@ t.test('24 identities are enough for a window, and it ends after 16 KiB however 
   const short = memorySource(Buffer.from(`${address(1)},${'x'.repeat(979)}\n`.repeat(200)), 3_000)
   await sample(short, 3)
   t.same(
-    short.reads.slice(0, 6).map(({ to }) => to),
+    ofFirstWindow(short).map(({ to }) => to),
     [3_000, 6_000, 9_000, 12_000, 15_000, 16_384],
   )
 })
