@@ -124,7 +124,7 @@ async function scanSource(
   // The next piece is read while this one is scanned.
   const readNext = (buffer: Buffer): Promise<number> => {
     const reading = source.read(buffer.subarray(0, source.size - position), position)
-    // Where the scan of the piece before fails, nobody awaits it.
+    // It isn't awaited where the scan of the piece before fails.
     reading.catch(() => undefined)
     return reading
   }
