@@ -272,7 +272,7 @@ async function importsWaitedFor(
   }
   const { next, locking, due } = await readTogether(
     {
-      // The server skips from list to list, however many wait on one.
+      // First, as the hint is its. The server skips from list to list, however many wait on one.
       next: read<ImportDocument, { _id: number; first: number }>(imports, [
         { $match: { state: 'scheduled', 'options.dry_run': false, ...lists } },
         { $sort: waitingOfListIndex },

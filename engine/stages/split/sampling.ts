@@ -14,7 +14,7 @@ const sampleBytes = 16 * 1024
 const pieceBytes = 4 * 1024
 const identitiesPerSample = 24
 /** They are read side by side, as each read of a few kilobytes waits longer than it works. */
-const samplesAtOnce = 16
+const samplesAtOnce = 8
 
 interface SampleOptions {
   source: StagedFile

@@ -44,7 +44,7 @@ export interface SplitResult {
   mayMissRecords: boolean
 }
 
-/** The scanner has room for more than this. */
+/** The scanner has room for at least this. */
 const pieceBytes = binaryMegabyte / 4
 const targetRangeBytes = 1_500_000
 /** A source of this size is one range, and so are its records without an identity. */
@@ -119,7 +119,8 @@ async function scanSource(
   start: number,
   { scanner, output, signal }: { scanner: RecordScanner; output: PartitionOutput; signal: AbortSignal },
 ): Promise<void> {
-  const buffers = [Buffer.allocUnsafeSlow(pieceBytes), Buffer.allocUnsafeSlow(pieceBytes)]
+  const size = Math.min(pieceBytes, source.size - start)
+  const buffers = [Buffer.allocUnsafeSlow(size), Buffer.allocUnsafeSlow(size)]
   let position = start
   // The next piece is read while this one is scanned.
   const readNext = (buffer: Buffer): Promise<number> => {
@@ -139,7 +140,7 @@ async function scanSource(
       )
     position += read
     const [piece, next] = buffers as [Buffer, Buffer]
-    reading = readNext(next)
+    if (position < source.size) reading = readNext(next)
     buffers.reverse()
     piece.copy(scanner.space(), 0, 0, read)
     scanner.advance(read)

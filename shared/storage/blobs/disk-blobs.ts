@@ -73,6 +73,17 @@ const diskBlob = (handle: FileHandle, size: number): Blob => ({
   close: () => handle.close(),
 })
 
+/** What is left of buffers after their first bytes. */
+function after(buffers: Uint8Array[], bytes: number): Uint8Array[] {
+  let skipped = bytes
+  const first = buffers.findIndex(({ length }) => {
+    if (skipped < length) return true
+    skipped -= length
+    return false
+  })
+  return first === -1 ? [] : [buffers[first]!.subarray(skipped), ...buffers.slice(first + 1)]
+}
+
 class DiskBlobWriter implements BlobWriter {
   size: number
   readonly #handle: FileHandle
@@ -94,16 +105,18 @@ class DiskBlobWriter implements BlobWriter {
 
   async append(buffers: Uint8Array[]): Promise<void> {
     await this.#reserve.check()
-    for (const buffer of buffers) {
+    // One call for all of them: the partition of a huge file has thousands of small buffers in each piece.
+    for (let left = buffers.filter(({ length }) => length > 0); left.length > 0;) {
       try {
-        await this.#handle.writeFile(buffer)
+        const { bytesWritten } = await this.#handle.writev(left)
+        left = after(left, bytesWritten)
+        this.size += bytesWritten
+        this.#unsynced += bytesWritten
       } catch (error) {
         // On a full disk a part of it was written.
         this.size = (await this.#handle.stat()).size
         throw error
       }
-      this.size += buffer.length
-      this.#unsynced += buffer.length
     }
     if (this.#unsynced < syncEveryBytes) return
     this.#unsynced = 0

@@ -94,15 +94,22 @@ async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile>
     start += length
   }
 
-  let last: { index: number; bytes: Buffer } | null = null
-  const pieceAt = async (index: number): Promise<Buffer> => {
+  let last: { index: number; bytes: Promise<Buffer> } | null = null
+  // Reads side by side share a piece. One that can't be read is read again.
+  const pieceAt = (index: number): Promise<Buffer> => {
     if (last?.index === index) return last.bytes
+    const unpacked = (last = { index, bytes: unpackPiece(index) })
+    unpacked.bytes.catch(() => {
+      if (last === unpacked) last = null
+    })
+    return unpacked.bytes
+  }
+  const unpackPiece = async (index: number): Promise<Buffer> => {
     const piece = pieces[index]
     if (piece === undefined) throw damaged()
     const stored = await bytesAt(piece.start, piece.length)
     const bytes = zstdDecompressSync(stored, { maxOutputLength: pieceBytes })
     if (bytes.length !== Math.min(pieceBytes, size - index * pieceBytes)) throw damaged()
-    last = { index, bytes }
     return bytes
   }
   return {
