@@ -25,8 +25,12 @@ export async function replaceChunks(
   chunks: ChunkDocument[],
 ): Promise<void> {
   await collections.chunks.deleteMany({ import_id: importId }, { session })
-  if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
+  for (let from = 0; from < chunks.length; from += chunksAtOnce)
+    await collections.chunks.insertMany(chunks.slice(from, from + chunksAtOnce), { session })
 }
+
+/** A huge file has a million pieces. One message with all of them would be 30 MB. */
+const chunksAtOnce = 250
 
 /** A chunk without a committed batch or reservation for this time may be taken over, even while its engine is alive. */
 export const chunkLeaseMs = 60_000
