@@ -84,7 +84,7 @@ const kinds: Record<string, (service: Service, rows: number, seed: number) => Pr
     const list = await createList(service.client, 'One', { fields: [] })
     const run = async () => {
       const started = await inLanes(1, importsOfOneList, async (i) => ({
-        id: await createInline(service.client, list, `row${i}@example.com`),
+        id: await createInline(service.client, list, [`row${i}@example.com`]),
         ...{ list, rows: 1, file: null },
       }))
       await untilEnded(service, started)
@@ -97,11 +97,11 @@ const kinds: Record<string, (service: Service, rows: number, seed: number) => Pr
     const count = Math.ceil(rows / 125)
     const organizations = await createOrganizations(service.client, count / 40)
     const dueAt = new Date(Date.now() + 10_000 + count * 20)
-    const content = Array.from({ length: dueRows }, (_, row) => `row${row}@example.com`).join('\n')
+    const emails = Array.from({ length: dueRows }, (_, row) => `row${row}@example.com`)
     const started = await inLanes(lanes, count, async (i) => {
       const organizationId = organizations[i % organizations.length]!
       const list = await createList(service.client, `Due ${i}`, { organizationId, fields: [] })
-      return { id: await createInline(service.client, list, content, dueAt), list, rows: dueRows, file: null }
+      return { id: await createInline(service.client, list, emails, dueAt), list, rows: dueRows, file: null }
     })
     const waitMs = dueAt.getTime() - Date.now()
     if (waitMs < 0) throw new Error('the imports were due before all of them were created: take fewer rows')
@@ -221,10 +221,10 @@ const createOrganizations = (client: ApiClient, count: number): Promise<number[]
     return (await client.post<{ id: number }>('/organizations', body)).id
   })
 
-const createInline = (client: ApiClient, { listId }: List, content: string, beginsAt?: Date) =>
+const createInline = (client: ApiClient, { listId }: List, emails: string[], beginsAt?: Date) =>
   startImport(client, listId, {
     column_mapping: ['email'],
-    file_source: { type: 'json', content },
+    file_source: { type: 'json', content: ['email', ...emails].join('\n') },
     ...(beginsAt === undefined ? {} : { begins_at: beginsAt.toISOString() }),
   })
 
