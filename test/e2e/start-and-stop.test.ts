@@ -88,7 +88,7 @@ async function pauseBeforeAnother(ready: RunningProcess['ready']): Promise<void>
         column_mapping: ['email'],
         file_source: {
           type: 'json',
-          content: Array.from({ length: rows }, (_, i) => `r${i}@example.com`).join('\n'),
+          content: ['email', ...Array.from({ length: rows }, (_, i) => `r${i}@example.com`)].join('\n'),
         },
       },
     })
