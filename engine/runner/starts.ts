@@ -85,8 +85,8 @@ export class Starts {
     const listsOf = (imports: typeof locking) =>
       new Set(imports.map(({ mailing_list_id }) => mailing_list_id))
     const taken = listsOf(locking)
-    const paused = listsOf(locking.filter(({ state }) => state === 'paused'))
-    this.hasDue = withDryRuns.length > 0 || firstOfLists.some(({ list_id }) => !paused.has(list_id))
+    const takenByPaused = listsOf(locking.filter(({ state }) => state === 'paused'))
+    this.hasDue = withDryRuns.length > 0 || firstOfLists.some(({ list_id }) => !takenByPaused.has(list_id))
     const lists = firstOfLists
       .filter(({ list_id }) => !taken.has(list_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
