@@ -10,6 +10,7 @@ import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
 import { hasEnded } from '../../shared/contract/import-state.ts'
 import { openCollections, type Collections } from '../../shared/contract/schemas/collections.ts'
+import { killSessions } from '../../shared/store/leases.ts'
 import { contractOf, type Contract } from './contract.ts'
 import { wentOn } from './crash-at.ts'
 import { present } from './present.ts'
@@ -92,6 +93,7 @@ export async function startService(
   const uri = settings['MONGODB_URI'] ?? testMongodbUri()
   const client = await MongoClient.connect(uri, { promoteBuffers: true, readConcern: { level: 'majority' } })
   const db = client.db(database)
+  const collections = openCollections(db)
   const processes: Service['processes'] = {}
   const all: RunningProcess[] = []
   const everySetting: Record<string, string> = {
@@ -107,6 +109,8 @@ export async function startService(
   }
   t.teardown(async () => {
     await Promise.all(all.map((running) => running.stop()))
+    // The open transaction of a killed process would keep the database from being dropped for 60 s and more.
+    await killSessions(client, await sessionsOf(collections))
     await db.dropDatabase()
     await client.close()
     await rm(dataFolder, { recursive: true, force: true })
@@ -129,13 +133,19 @@ export async function startService(
     settings: everySetting,
     client,
     db,
-    collections: openCollections(db),
+    collections,
     processes,
     start,
     call,
     get: (path) => data('GET', path),
     post: (path, body) => data('POST', path, body),
   }
+}
+
+/** The sessions of the processes that are registered, those of killed ones too. */
+async function sessionsOf({ engines, processes }: Collections): Promise<Uint8Array[]> {
+  const registered = await Promise.all([engines.find().toArray(), processes.find().toArray()])
+  return registered.flat().flatMap(({ session_ids }) => session_ids)
 }
 
 /** The URL of the API of the control plane that was started last. */
