@@ -23,8 +23,11 @@ import { whoamiEndpoints } from './resources/whoami/routes.ts'
 
 /**
  * Every endpoint of the API. The first match wins, so a fixed segment stands before a parameter at the same position.
+ * Every request tries the paths before its own, so those that are called most come first.
  */
 export const endpoints: readonly Endpoint[] = [
+  ...subscriberEndpoints,
+  ...subscriberImportEndpoints,
   ...organizationEndpoints,
   ...apiKeyEndpoints,
   ...userEndpoints,
@@ -33,10 +36,8 @@ export const endpoints: readonly Endpoint[] = [
   ...confirmationFormEndpoints,
   ...autoresponderEndpoints,
   ...campaignTemplateEndpoints,
-  ...subscriberEndpoints,
   ...autoresponderStatisticsEndpoints,
   ...deliveryEventEndpoints,
-  ...subscriberImportEndpoints,
   ...importInspectionEndpoints,
   ...uploadEndpoints,
   ...reactionEndpoints,

@@ -117,6 +117,7 @@ function tooManyFailures(seconds: number): RequestError {
 }
 
 function authorize(described: Endpoint): RequestHandler {
+  const pathIds = pathIdsReader(described.path)
   return (request, response, next) => {
     const { state, caller } = requestLocals(response)
     state.route = described.path
@@ -126,13 +127,15 @@ function authorize(described: Endpoint): RequestHandler {
   }
 }
 
-/** The ids in a path. An address of a subscriber, a name of a file or a token is none. */
-const pathIds = (params: Request['params']): Record<string, number> =>
-  Object.fromEntries(
-    Object.entries(params).flatMap(([name, value]) =>
-      /(^|_)id$/.test(name) && /^\d{1,15}$/.test(String(value)) ? [[name, Number(value)]] : [],
-    ),
-  )
+/** Reads the ids in a path. An address of a subscriber, a name of a file or a token is none. */
+function pathIdsReader(path: string): (params: Request['params']) => Record<string, number> {
+  const names = [...path.matchAll(/:(id|\w+_id)\b/g)].map(([, name = '']) => name)
+  return (params) => {
+    const ids: Record<string, number> = {}
+    for (const name of names) if (/^\d{1,15}$/.test(String(params[name]))) ids[name] = Number(params[name])
+    return ids
+  }
+}
 
 /** A request may wait for its body or its slot for minutes. What its caller lost meanwhile must not be used. */
 const maxCheckedMs = 2_000
