@@ -64,8 +64,12 @@ export class FileWarnings {
    */
   headerRecord(cells: string[]): void {
     this.#address = cells.find((cell) => emailIdentity(cellText(cell)) !== null) ?? null
+    const { columns } = this.#plan
+    const isToldByAnother = columns.some(
+      (column) => column?.kind === 'built_in' && ['status', 'consent'].includes(column.name),
+    )
     this.#unmapped = cells
-      .flatMap((cell, i) => ((this.#plan.columns[i] ?? null) === null ? unmappedConsent(cell, i) : []))
+      .flatMap((cell, i) => ((columns[i] ?? null) === null ? unmappedConsent(cell, i, isToldByAnother) : []))
       .slice(0, maxUnmapped)
   }
 
@@ -191,10 +195,15 @@ const wordsForEmail = new Set(['email', 'emails', 'mail', 'emailaddress', 'maila
 /** Warnings of columns that aren't mapped; more say nothing new. */
 const maxUnmapped = 10
 
-function unmappedConsent(header: string, index: number): string[] {
+/** `isToldByAnother`: `status` or `consent` is mapped, and the other of them can't be. */
+function unmappedConsent(header: string, index: number, isToldByAnother: boolean): string[] {
   const consent = consentOfHeader(header)
   if (consent === null) return []
   const column = `column ${index + 1} ${JSON.stringify(header.trim().slice(0, 100))}`
+  if (consent === 'yes' && isToldByAnother)
+    return [
+      `${column} speaks of consent or status too and is not mapped, so subscribers who said no only there are imported like all others`,
+    ]
   return [
     consent === 'yes'
       ? `${column} speaks of consent or status and is not mapped, so subscribers who said no are imported like all others: map it to consent or status`

@@ -122,6 +122,10 @@ t.test('who said no is shown before the import, and is not added as active', asy
   t.match(said, /column 2 "Accepts Email Marketing" speaks of consent or status and is not mapped/)
   t.match(said, /says no in 1 of the first 2 records, and is not mapped: they are imported like all others/)
   t.notMatch(said, /field create/, 'a custom field would not help')
+  const both = await file('both.csv', 'Email,Status,Consent\nann@example.com,active,no\n')
+  const beside = await run(['import', both, '--list', list, '--dry-run', '--yes'])
+  t.equal(beside.code, 0, beside.err)
+  t.notMatch(beside.err, /--map/, 'consent is refused beside status')
   const { code, err } = await run(['import', shop, '--list', list, '--yes', '--watch'])
   t.equal(code, 0, err)
   t.match(

@@ -142,7 +142,9 @@ export function showWarnings(
     const name = fieldName(header ?? '')
     const isTakenCareOf =
       (mapping[column] ?? null) !== null || newFields.some((field) => field.column === column)
-    if (name === '' || isTakenCareOf || own.has(column)) continue
+    // Of columns of consent the service warns, and says what to map them to.
+    const isConsent = consentOfHeader(header ?? '') !== null
+    if (name === '' || isTakenCareOf || isConsent || own.has(column)) continue
     const equal = targets.find((target) => looseForm(target) === looseForm(header ?? ''))
     const text = `column ${column + 1} ${quote(header ?? '')}`
     if (equal !== undefined) {
@@ -154,8 +156,7 @@ export function showWarnings(
           : `${text} is ignored, although there is ${quote(equal)}; rows whose value doesn't fit fail if you map it with:`,
         `--map ${shellQuoted(`${column + 1}=${/[",=]|^(-|ignore)$/.test(equal) ? `"${equal.replaceAll('"', '""')}"` : equal}`)}`,
       )
-      // The service warns of columns of consent, for which a custom field is of no use.
-    } else if (ignored.has(column) || consentOfHeader(header ?? '') !== null) continue
+    } else if (ignored.has(column)) continue
     else if (taken.has(comparisonForm(name)))
       warn(
         terminal,

@@ -72,6 +72,14 @@ t.test('a header that says who gets mail is a warning where its column is not ma
     'column 3 "HasOptedOutOfEmail" says who left or refuses mail and is not mapped, so they are imported like all others: map it to remove_time if it holds times, or else import them in a file of their own with subscriber_defaults.status unsubscribed',
   ])
   t.same(said('Consent', 'E-mail', '', 'Newsletter', 'Opt-in'), [], 'columns that are mapped, to anything')
+  for (const told of ['status', 'consent'] as const) {
+    const warnings = new FileWarnings(makePlan({ columns: columnsOf('email', told, null) }), utf8Format)
+    warnings.headerRecord(['E-mail', told, 'Newsletter'])
+    t.match(warnings.sentences, [
+      /^column 3 "Newsletter" .* is not mapped, so subscribers who said no only there are imported/,
+    ])
+    t.notMatch(warnings.sentences.join(), /map it to/, 'it is refused beside the other')
+  }
 
   const yes = [
     ...[
