@@ -3,7 +3,7 @@ import { Engines } from '../helpers/engines.ts'
 import { lockRow } from '../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, startService, until } from '../helpers/service.ts'
 
-t.setTimeout(120_000)
+t.setTimeout(300_000)
 const service = await startService(t, ['control-plane'])
 const { collections } = service
 const engines = new Engines(t, service)
