@@ -122,7 +122,7 @@ function countImports(registry: Registry) {
   })
   const allFailed = new Counter({
     name: 'rollcall_imports_every_row_failed_total',
-    help: 'Imports without a valid row that finished and that this engine finalized',
+    help: 'Imports that finished without a valid row, without dry runs, and that this engine finalized',
     registers: [registry],
   })
   return {

@@ -20,7 +20,7 @@ if (process.features.typescript) {
   const node = nodes.find((path) => existsSync(path))
   if (node === undefined) {
     console.error(
-      `rollcall needs Node.js 22.18 or newer, and this is ${process.version}: run "npm ci" in ${fileURLToPath(root)}, which brings one along`,
+      `rollcall needs Node.js 22.18 or newer, and this is ${process.version}: install that, or install rollcall with its optional packages, which bring one along`,
     )
     process.exit(1)
   }

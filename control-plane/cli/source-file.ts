@@ -1,11 +1,9 @@
 import { isUtf8 } from 'node:buffer'
-import { createHash } from 'node:crypto'
-import { createReadStream, createWriteStream, mkdtempSync, rmSync, type BigIntStats } from 'node:fs'
+import { createHash, type Hash } from 'node:crypto'
+import { createReadStream, type BigIntStats } from 'node:fs'
 import { open, readFile, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { findContainer } from '../../shared/containers/container-kind.ts'
 import { unzip } from '../../shared/containers/zip.ts'
@@ -13,6 +11,7 @@ import { findNonTable, findOfficeFile } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { withoutCutCharacter } from '../../shared/values/utf8.ts'
 import { CommandFailure, usage } from './failures.ts'
+import { shellQuoted } from './terminal.ts'
 
 /** A file on this machine that is to be imported. */
 export interface SourceFile {
@@ -39,16 +38,20 @@ const maxPipeBytes = 64 * binaryMegabyte
  * a failure that lists the files of a zip with several.
  */
 export async function openSourceFile(file: string, input: Readable): Promise<SourceFile> {
-  if (file === '-') return pipedFile(await readPipe(input))
+  if (file === '-') {
+    const bytes = await readPipe(input)
+    if (findContainer(bytes) === 'zip')
+      await requireOneFile('standard input', unzippedPipe(bytes), 'FILE.zip')
+    return pipedFile(bytes)
+  }
   const [, zip, wanted] = /^(.+\.zip):(.+)$/is.exec(file) ?? []
-  if (zip !== undefined && wanted !== undefined && !(await exists(file)))
-    return openSourceFile(await unzipToFolder(zip, wanted), input)
+  if (zip !== undefined && wanted !== undefined && !(await exists(file))) return zippedFile(zip, wanted)
   const { stats, beginning } = await readBeginning(file).catch((error: unknown) => {
     if (error instanceof CommandFailure) throw error
     throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
   requireTable(file, beginning)
-  if (findContainer(beginning) === 'zip') await requireOneFile(file)
+  if (findContainer(beginning) === 'zip') await requireOneFile(file, unzipped(file), file)
   const size = Number(stats.size)
   return {
     name: path.basename(file),
@@ -57,11 +60,7 @@ export async function openSourceFile(file: string, input: Readable): Promise<Sou
     text: async () => asText(await readFile(file)),
     bytes: (from) => createReadStream(file, { start: from, end: Math.max(from, size - 1) }),
     fingerprint: async () => digest(createReadStream(file), writeMark(stats)),
-    hasChanged: () =>
-      stat(file, { bigint: true }).then(
-        (now) => writeMark(now) !== writeMark(stats),
-        () => true,
-      ),
+    hasChanged: () => isWritten(file, stats),
   }
 }
 
@@ -73,9 +72,7 @@ const exists = (file: string): Promise<boolean> =>
 
 /** The bytes of the one file in a zip, or of the one that is wanted. Throws the zip's ImportError. */
 async function* unzipped(zip: string, wanted?: string): AsyncGenerator<Buffer> {
-  const handle = await open(zip).catch((error: unknown) => {
-    throw usage(`can't read ${zip}: ${errorMessage(error)}`)
-  })
+  const handle = await open(zip)
   try {
     const { size } = await handle.stat()
     const read = async (target: Uint8Array, position: number) =>
@@ -87,30 +84,74 @@ async function* unzipped(zip: string, wanted?: string): AsyncGenerator<Buffer> {
   }
 }
 
-/** A zip with several files is refused before it is uploaded. What else may be wrong with a zip, the service says. */
-async function requireOneFile(zip: string): Promise<void> {
+function unzippedPipe(bytes: Buffer): AsyncGenerator<Buffer> {
+  const read = async (target: Uint8Array, position: number) => bytes.copy(target, 0, position)
+  const { signal } = new AbortController()
+  return unzip({ size: bytes.length, read }, { what: 'standard input', signal })
+}
+
+/**
+ * A zip with several files is refused before it is uploaded. What else may be wrong with a zip, the service says. `file`
+ * is what a command names it by.
+ */
+async function requireOneFile(what: string, content: AsyncIterable<Buffer>, file: string): Promise<void> {
   try {
-    for await (const _ of unzipped(zip)) return
+    for await (const _ of content) return
   } catch (error) {
     const [, names] = / is a zip with several files, .* It has (.+)$/s.exec(errorMessage(error)) ?? []
     if (names === undefined) return
-    throw new CommandFailure(`${zip} has several files, of which an import takes one: ${names}`, {
-      hint: `name the one to import: rollcall import '${zip}:NAME'`,
+    throw new CommandFailure(`${what} has several files, of which an import takes one: ${names}`, {
+      hint: `name the one to import: rollcall import ${shellQuoted(`${file}:NAME`)}`,
     })
   }
 }
 
-/** Unpacks a file of a zip into a folder that goes when this process ends; resolves to its path. */
-async function unzipToFolder(zip: string, wanted: string): Promise<string> {
-  const folder = mkdtempSync(path.join(tmpdir(), 'rollcall-'))
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-  const target = path.join(folder, wanted.split(/[/\\]/).at(-1) ?? 'table')
-  await pipeline(unzipped(zip, wanted), createWriteStream(target)).catch((error: unknown) => {
+/** A file in a zip. It is unpacked for each reading, so that nothing of it is left on the disk. */
+async function zippedFile(zip: string, wanted: string): Promise<SourceFile> {
+  const hash = createHash('sha256')
+  const pieces: Buffer[] = []
+  let size = 0
+  const stats = await stat(zip, { bigint: true }).catch((error: unknown) => {
+    throw usage(`can't read ${zip}: ${errorMessage(error)}`)
+  })
+  try {
+    for await (const piece of unzipped(zip, wanted)) {
+      if (size < beginningBytes) pieces.push(piece)
+      size += piece.length
+      hash.update(piece)
+    }
+  } catch (error) {
     if (error instanceof CommandFailure) throw error
     throw new CommandFailure(errorMessage(error))
-  })
-  return target
+  }
+  const beginning = Buffer.concat(pieces).subarray(0, beginningBytes)
+  requireTable(`${zip}:${wanted}`, beginning)
+  const fingerprint = shortened(hash.update(writeMark(stats)))
+  return {
+    name: wanted.split(/[/\\]/).at(-1) ?? wanted,
+    size,
+    sample: (maxCharacters) => sampleOf(beginning, { isWhole: beginning.length === size, maxCharacters }),
+    text: async () => asText(Buffer.concat(await Array.fromAsync(unzipped(zip, wanted)))),
+    bytes: (from) => Readable.from(withoutFirst(unzipped(zip, wanted), from)),
+    fingerprint: async () => fingerprint,
+    hasChanged: () => isWritten(zip, stats),
+  }
 }
+
+async function* withoutFirst(pieces: AsyncIterable<Buffer>, bytes: number): AsyncGenerator<Buffer> {
+  let left = bytes
+  for await (const piece of pieces) {
+    if (left < piece.length) yield piece.subarray(left)
+    left = Math.max(0, left - piece.length)
+  }
+}
+
+/** Whether a file was written to, or removed, since these were its stats. */
+const isWritten = (file: string, stats: BigIntStats): Promise<boolean> =>
+  stat(file, { bigint: true }).then(
+    (now) => writeMark(now) !== writeMark(stats),
+    () => true,
+  )
 
 export function requireFile(file: string, stats: { isFile: () => boolean }): void {
   if (!stats.isFile()) throw usage(`${file} is not a file`)
@@ -143,8 +184,10 @@ function pipedFile(bytes: Buffer): SourceFile {
 async function digest(bytes: AsyncIterable<Buffer>, mark: string): Promise<string> {
   const hash = createHash('sha256').update(`${mark}\n`)
   for await (const piece of bytes) hash.update(piece)
-  return hash.digest('hex').slice(0, 16)
+  return shortened(hash)
 }
+
+const shortened = (hash: Hash): string => hash.digest('hex').slice(0, 16)
 
 /** Null for broken UTF-8: in a JSON text it would become U+FFFD and be imported, although its record must fail. */
 const asText = (bytes: Buffer): string | null =>

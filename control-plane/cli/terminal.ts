@@ -204,3 +204,6 @@ export function ask(
     })
   })
 }
+
+/** As one word of a shell's command. */
+export const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`

@@ -36,11 +36,17 @@ export const usableColumns = (list: MailingListView): BuiltInColumn[] =>
     name === 'email_format' ? list.has_format : !name.startsWith('confirm') || list.has_confirmed,
   )
 
-/** The columns `error` and `line` that a failed log has at its end say nothing about a subscriber. */
+/**
+ * The columns `error` and `line` that a failed log has at its end, and the log of a mended log twice, say nothing about a
+ * subscriber.
+ */
 export function ownColumns({ columns }: InspectionView): number[] {
-  const last = columns.length - 1
-  if (columns[last]?.header !== 'error') return []
-  return columns[last - 1]?.header === 'line' ? [last - 1, last] : [last]
+  const own: number[] = []
+  for (let last = columns.length - 1; columns[last]?.header === 'error'; last -= 1) {
+    own.unshift(last)
+    if (columns[last - 1]?.header === 'line') own.unshift((last -= 1))
+  }
+  return own
 }
 
 export function proposedTargets(inspection: InspectionView): Target[] {

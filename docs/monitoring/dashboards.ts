@@ -25,6 +25,15 @@ const quantile = (q: number, by: string, metric: string) =>
 const buckets = (metric: string, labels = '') =>
   `sum by (le) (increase(${own(`${metric}_bucket`, labels)}[$__rate_interval]))`
 
+/**
+ * How often it happened in the last `hours`. All that a process counted since its start counts where that is not longer
+ * ago: `increase` sees nothing of a counter that was above 0 when it was first scraped.
+ */
+const times = (metric: string, hours: number) =>
+  orZero(
+    `sum((${metric} and on (job, instance) (time() - process_start_time_seconds < ${hours * 3_600})) or increase(${metric}[${hours * 60}m]))`,
+  )
+
 /** 0, 1 with a warning, 2 with a critical alert. Without the rules there is no value, rather than a good one. */
 function state(title: string, area: string, look: string, job?: string) {
   const rings = (severity: string) =>
@@ -71,7 +80,7 @@ const overview = dashboard({
       }),
       single('Leases lost in an hour', 'short', above(1, 4), {
         text: 'None. Some: an engine was suspended, or had no processor time (RollcallLeasesLost).',
-        show: orZero('sum(increase(rollcall_engine_leases_lost_total[1h]))'),
+        show: times('rollcall_engine_leases_lost_total', 1),
       }),
       state('Uploads', 'uploads', 'FTP and uploads', 'ftp'),
       single('FTP servers that answer', 'short', below(1, 1), {
@@ -80,7 +89,7 @@ const overview = dashboard({
       }),
       single('Transfers broken off in 15 min', 'short', above(3, 10), {
         text: 'Few: clients resume them. Many: check firewall and passive ports (RollcallFtpTransfersBreaking).',
-        show: orZero('sum(increase(rollcall_ftp_transfers_total{result="broken_off"}[15m]))'),
+        show: times('rollcall_ftp_transfers_total{result="broken_off"}', 0.25),
       }),
       single('Disk free', 'percentunit', below(0.1, 0.05), {
         text: 'Over 10 %. Less: have old uploads deleted, or enlarge the disk (RollcallDiskLow).',
@@ -97,7 +106,7 @@ const overview = dashboard({
       }),
       single('Failed in an hour', 'short', above(1), {
         text: 'None. Some: see "Failed, by reason" on "imports and throughput" (RollcallImportFailed).',
-        show: orZero('sum(increase(rollcall_imports_ended_total{state="failed"}[1h]))'),
+        show: times('rollcall_imports_ended_total{state="failed"}', 1),
       }),
       state('Database', 'database', 'engine and workers'),
       single('MongoDB answers', 'short', below(1, 1), {
@@ -118,7 +127,7 @@ const overview = dashboard({
       })
         .span(12)
         .height(6),
-      stacked('Alerts that ring', 'short', [], {
+      stacked('Alerts that ring', 'short', above(1), {
         text: 'None. The runbook has a section for each.',
         show: {
           '{{alertname}}': orZero(
@@ -174,7 +183,7 @@ const imports = dashboard({
         text: 'Most finish. Many failed ones of one source: see "Failed, by reason". Runbook: RollcallImportsFailing.',
         show: perMinuteBy('state, source', 'rollcall_imports_ended_total'),
       }),
-      stacked('Failed, by reason', 'cpm', [], {
+      stacked('Failed, by reason', 'cpm', above(0.1), {
         text: 'None. What each reason asks for is in the runbook: RollcallImportsFailing, RollcallDefect, RollcallEveryRowFailed.',
         show: {
           '{{reason}}': perMinute('reason', 'rollcall_import_failures_total'),
@@ -233,7 +242,7 @@ const engines = dashboard({
         text: 'Few. Many: requests write the subscribers of a list that is imported. Runbook: RollcallWriteConflicts.',
         show: rateBy('reason', 'rollcall_import_batch_retries_total'),
       }),
-      graph('Leases', 'ops', [], {
+      graph('Leases', 'ops', above(0.01), {
         text: 'None. Runbook: RollcallLeasesLost.',
         show: {
           lost: rate('', 'rollcall_engine_leases_lost_total'),

@@ -169,6 +169,7 @@ export async function readWaitMs({ imports }: Collections): Promise<number> {
 
 export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned' | 'content'> & {
   source: Pick<ImportDocument['source'], 'type' | 'deleted_blob'>
+  options: Pick<ImportDocument['options'], 'dry_run'>
 }
 
 /** The filter of `endedIndex`. */
@@ -207,7 +208,7 @@ export function listEndedImports(
       {
         projection: {
           ...{ organization_id: 1, state: 1, pinned: 1 },
-          ...{ 'source.type': 1, 'source.deleted_blob': 1 },
+          ...{ 'source.type': 1, 'source.deleted_blob': 1, 'options.dry_run': 1 },
         },
       },
     )

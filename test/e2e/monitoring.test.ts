@@ -187,16 +187,17 @@ t.test(
   'at each interval every alert fires on its bad day, and never on its good one',
   { skip },
   async (t) => {
-    const day = (alert: string, seconds: number, fires: boolean) => {
+    const day = (alert: string, seconds: number, which: 'bad' | 'started' | 'good') => {
       const rule = alerts.find((other) => other.alert === alert)!
-      const { labels, at = '20m', bad, good } = alertDays[alert]!
+      const { labels, at = '20m', [which]: series = {} } = alertDays[alert]!
+      const fires = which !== 'good'
       const expected = { exp_labels: { ...rule.labels, ...labels }, exp_annotations: rule.annotations }
       const minutes = Array.from({ length: Number.parseInt(at) }, (_, index) => `${index + 1}m`)
       return {
-        name: `${alert}, ${fires ? 'a bad day' : 'a good day'}, scraped each ${seconds} s`,
+        name: `${alert}, the day ${which}, scraped each ${seconds} s`,
         interval: `${seconds}s`,
-        input_series: Object.entries(fires ? bad : good).map(([series, samples]) => ({
-          series,
+        input_series: Object.entries(series).map(([name, samples]) => ({
+          series: name,
           values: scraped(samples, seconds),
         })),
         alert_rule_test: (fires ? [at, `${at}30s`, `${at}60s`, `${at}90s`] : minutes).map((time) => ({
@@ -216,8 +217,9 @@ t.test(
       )
       const [ruleFile, file] = ['rules', 'days'].map((name) => path.join(folder, `${alert}-${name}.yml`))
       const tests = scrapeSeconds.flatMap((seconds) => [
-        day(alert, seconds, true),
-        day(alert, seconds, false),
+        day(alert, seconds, 'bad'),
+        day(alert, seconds, 'good'),
+        ...(alertDays[alert]!.started === undefined ? [] : [day(alert, seconds, 'started')]),
       ])
       await writeFile(ruleFile!, JSON.stringify({ groups: [{ name: 'own', rules: own }] }))
       await writeFile(file!, JSON.stringify({ rule_files: [ruleFile], evaluation_interval: '30s', tests }))
@@ -348,6 +350,7 @@ t.test('an import of which every row failed is counted, and one without a row is
   await importText(service, list.id, 'email\n')
   await importText(service, list.id, 'email\nnone\nann@example.com\n')
   await importText(service, list.id, 'email\nnone\nnothing\n')
+  await importText(service, list.id, 'email\nnone\n', { dry_run: true })
   // Counted when the import is finalized, a moment after its end.
   await until('the count', count, (now) => now > before)
   await until(

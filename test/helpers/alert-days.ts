@@ -4,6 +4,8 @@
  */
 interface AlertDays {
   bad: Record<string, string>
+  /** A bad day of a process that starts in the middle of it: what happened before its first scrape counts too. */
+  started?: Record<string, string>
   good: Record<string, string>
   /** The labels of the firing alert, without its severity. */
   labels?: Record<string, string>
@@ -14,7 +16,7 @@ interface AlertDays {
 /** What Prometheus has of a series that it scrapes at this interval. Like it, marks where a series vanishes. */
 export function scraped(series: string, seconds: number): string {
   const samples = series.split(' ').flatMap((part): (number | null)[] => {
-    const [, from = '', step = '0', times = '0'] = /^(\d[\d.]*|_|stale)(\+\d+)?(?:x(\d+))?$/.exec(part)!
+    const [, from = '', step = '0', times = '0'] = /^(-?\d[\d.]*|_|stale)(\+\d+)?(?:x(\d+))?$/.exec(part)!
     const value = Number(from)
     if (Number.isNaN(value)) return Array<null>(from === 'stale' ? 8 : Number(times)).fill(null)
     return Array.from({ length: Number(times) + 1 }, (_, index) => value + index * Number(step))
@@ -28,7 +30,9 @@ export function scraped(series: string, seconds: number): string {
 
 const engine = 'job="rollcall-engine",instance="engine:9464"'
 const engineLabels = { job: 'rollcall-engine', instance: 'engine:9464' }
-const ended = (state: string) => `rollcall_imports_ended_total{state="${state}",source="url"}`
+const engineStart = `process_start_time_seconds{${engine}}`
+const ended = (state: string) => `rollcall_imports_ended_total{state="${state}",source="url",${engine}}`
+const failures = (reason: string) => `rollcall_import_failures_total{reason="${reason}",${engine}}`
 const requests = (status: string) =>
   `rollcall_http_request_duration_seconds_count{route="/x",status="${status}"}`
 const durations = (le: string) => `rollcall_http_request_duration_seconds_bucket{le="${le}"}`
@@ -51,6 +55,12 @@ const seenBy = (instance: string, alive: string, answers = '1x60') => ({
 const of = (series: string, bad: string, good: string): AlertDays => ({
   bad: { [series]: bad },
   good: { [series]: good },
+})
+/** An event of an engine; on the good day its counter is what it was hours ago. */
+const event = (series: string): AlertDays => ({
+  bad: { [series]: '0x30 1x30', [engineStart]: '-9000x60' },
+  started: { [series]: '_x20 1x40', [engineStart]: '_x20 600x40' },
+  good: { [series]: '1x60', [engineStart]: '-9000x60' },
 })
 
 export const alertDays: Record<string, AlertDays> = {
@@ -95,20 +105,16 @@ export const alertDays: Record<string, AlertDays> = {
     good: { 'rollcall_imports_due{waits_for="list"}': '1x200', rollcall_import_queue_age_seconds: '60x200' },
     at: '80m',
   },
-  RollcallImportFailed: {
-    bad: { [ended('failed')]: '0x30 1x30' },
-    good: { [ended('failed')]: '1x60', [ended('finished')]: '0+5x60' },
-  },
+  RollcallImportFailed: event(ended('failed')),
   RollcallImportsFailing: {
     bad: { [ended('failed')]: '0+1x60', [ended('finished')]: '0x60' },
     good: { [ended('failed')]: '0+1x60', [ended('finished')]: '0+5x60' },
   },
-  RollcallEveryRowFailed: of('rollcall_imports_every_row_failed_total', '0x30 1x30', '1x60'),
+  RollcallEveryRowFailed: event(`rollcall_imports_every_row_failed_total{${engine}}`),
   RollcallDefect: {
-    bad: { 'rollcall_import_failures_total{reason="audit_mismatch"}': '0x5 1x55' },
-    good: { 'rollcall_import_failures_total{reason="source_refused"}': '0x5 1x55' },
+    ...event(failures('audit_mismatch')),
+    good: { [failures('source_refused')]: '0x5 1x55', [engineStart]: '0x60' },
     labels: { reason: 'audit_mismatch' },
-    at: '10m',
   },
   RollcallDownloadsFailing: {
     ...of('rollcall_import_download_failures_total{scheme="https",reason="timeout"}', '0+2x60', '0x30 5x30'),
@@ -177,7 +183,7 @@ export const alertDays: Record<string, AlertDays> = {
     bad: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+1x60' },
     good: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+20x60' },
   },
-  RollcallCallbacksGivenUp: of('rollcall_callbacks_given_up_total', '0x30 1x30', '5x60'),
+  RollcallCallbacksGivenUp: event(`rollcall_callbacks_given_up_total{${engine}}`),
   RollcallCallbacksFailing: {
     bad: {
       [callbacks('failed')]: '0+2x60',

@@ -389,6 +389,31 @@ t.test('of a zip with several files one can be named', async (t) => {
   t.match(named, { code: 0, out: /2 of 2 records of b\.csv into Zip/ })
   const none = await call(['import', `${zip}:c.csv`, '--list', list])
   t.match(none, { code: 1, err: /without "c\.csv"[^]*"a\.csv"/ })
+  const quoted = await call(['import', await file("ann's.zip", await readFile(zip)), '--list', list])
+  t.match(quoted.err, /rollcall import '[^']*\/ann'\\''s\.zip:NAME'/, 'a shell takes it')
+  const piped = await run(['import', '-', '--list', list], { input: await readFile(zip) })
+  t.match(piped, { code: 1, err: /standard input has several files[^]*FILE\.zip:NAME/ })
+  t.same(await service.get('/uploads'), [])
+  const book = await file(
+    'book.zip',
+    makeZip([
+      { name: 'b.pdf', content: '%PDF-1.7\n' },
+      { name: 'a.csv', content: '' },
+    ]),
+  )
+  t.match((await call(['import', `${book}:b.pdf`, '--list', list])).err, /book\.zip:b\.pdf: .*PDF/)
+})
+
+t.test('a large file of a zip is uploaded, and no folder has a copy of it', async (t) => {
+  const list = String(await makeList('Large zip'))
+  const emails = Array.from({ length: 60_000 }, (_, i) => `person.${i}@large.example.com`)
+  const zip = await file(
+    'large.zip',
+    makeZip([{ name: 'large.csv', content: `email\n${emails.join('\n')}\n` }]),
+  )
+  const args = ['import', `${zip}:large.csv`, '--list', list, '--watch']
+  const large = await run(args, { settings: { TMPDIR: path.join(folder, 'missing') } })
+  t.match(large, { code: 0, out: /60,000 of 60,000 records of large\.csv into Large zip/ })
 })
 
 t.test('a corrected failed log is imported without a word about its own columns', async (t) => {
@@ -398,6 +423,13 @@ t.test('a corrected failed log is imported without a word about its own columns'
   t.equal(code, 0)
   t.notMatch(err, /field create|new field|created/)
   t.match(err, /error +email: wrong +\(of a failed log\)/)
+  const again = await file(
+    'again.csv',
+    'email,line,error,line,error\nbob@example.com,2,email: wrong,3,email: wrong\n',
+  )
+  const second = await call(['import', again, '--list', list, '--watch', '--create-fields', '--map', 'email'])
+  t.equal(second.code, 0, second.err)
+  t.notMatch(second.err, /field create|new field|created|not in the mapping/)
   t.same(await service.get(`/mailing_lists/${list}/custom_fields`), [])
 })
 

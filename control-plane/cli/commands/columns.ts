@@ -7,6 +7,7 @@ import { inCommandTerms } from '../command-terms.ts'
 import type { MailingListView } from '../../resources/mailing-lists/schemas.ts'
 import {
   printable,
+  shellQuoted,
   styledFor,
   terminalWidth,
   wrapTo,
@@ -108,12 +109,23 @@ export function warn(terminal: Terminal, text: string): void {
 
 /**
  * The columns that a failed log has behind those of its file, counted from 0: `error`, and before it `line` where it was
- * asked for. They say nothing about a subscriber.
+ * asked for; the log of a mended log has them twice. They say nothing about a subscriber.
  */
 function ownColumns({ columns }: InspectionView): ReadonlySet<number> {
-  const last = columns.length - 1
-  if (columns[last]?.header !== 'error') return new Set()
-  return new Set(columns[last - 1]?.header === 'line' ? [last, last - 1] : [last])
+  const own = new Set<number>()
+  for (let last = columns.length - 1; columns[last]?.header === 'error'; last -= 1) {
+    own.add(last)
+    if (columns[last - 1]?.header === 'line') own.add((last -= 1))
+  }
+  return own
+}
+
+/** A whole mapping of a file's columns fits the failed log of that file too, whose own columns are ignored. */
+export function withOwnColumns(mapping: Mapped[], inspection: InspectionView): Mapped[] {
+  const missing = inspection.columns.length - mapping.length
+  return missing > 0 && missing <= ownColumns(inspection).size
+    ? [...mapping, ...new Array<null>(missing).fill(null)]
+    : mapping
 }
 
 /**
@@ -213,4 +225,3 @@ function suggest(terminal: Terminal, text: string, command: string): void {
 }
 
 const quote = (text: string): string => `'${text}'`
-const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`

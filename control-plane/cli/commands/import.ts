@@ -18,6 +18,7 @@ import {
   planFields,
   showInspection,
   showWarnings,
+  withOwnColumns,
   type Columns,
   type NewField,
 } from './columns.ts'
@@ -143,7 +144,10 @@ async function inspectMapped(run: Run): Promise<InspectionView> {
   const { map } = run
   if (map === null) return inspect(run, null)
   const guess = 'whole' in map ? [] : (await inspect(run, null)).column_mapping
-  return inspect(run, chooseColumns(map, guess).mapping)
+  const { mapping } = chooseColumns(map, guess)
+  const inspection = await inspect(run, mapping)
+  const whole = withOwnColumns(mapping, inspection)
+  return whole === mapping ? inspection : inspect(run, whole)
 }
 
 /** Characters of a sample. Up to four bytes for each, as JSON takes for all text, are within the lowest limit of a body. */
@@ -254,7 +258,8 @@ async function askForColumns(
     if (/^(n|no)$/i.test(answer)) throw new CommandFailure('nothing was imported')
     if (answer === '') continue
     try {
-      return chooseColumns(parseMap(answer), guessed.mapping)
+      const { mapping, ignored } = chooseColumns(parseMap(answer), guessed.mapping)
+      return { mapping: withOwnColumns(mapping, inspection), ignored }
     } catch (error) {
       if (!(error instanceof CommandFailure)) throw error
       writeSentence(terminal.err, printable(error.message))

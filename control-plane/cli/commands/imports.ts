@@ -205,6 +205,10 @@ function sayNext(stream: NodeJS.WriteStream, view: ImportView): void {
     )
   else if (view.state === 'finished' && view.dry_run && rows > 0)
     writeSentence(stream, 'No row would fail: import the file without --dry-run')
+  else if (view.state === 'finished' && rows > 0)
+    writeSentence(stream, `Show the subscribers with: rollcall subscribers ${view.mailing_list_id}`)
+  else if (['failed', 'cancelled'].includes(view.state) && !view.dry_run && rows > 0)
+    writeSentence(stream, 'What was written stays: import the file again for the rest of it')
 }
 
 /** Prints a table of the counts and one of the reasons why rows failed. */
