@@ -186,6 +186,8 @@ export interface RequestCall {
   header: (name: string) => readonly string[]
   /** The listener is called when the reply has ended or its client has gone, so that a stream can stop. */
   onClose: (listener: () => void) => void
+  /** Closes the connection of a reply that has begun, by which the client notices that it is incomplete. */
+  cutReply: () => void
   /**
    * Waits for the slot in which a large reply may be made and sent. A request has one such slot, so a second call
    * resolves with the first. Throws as Slots does.

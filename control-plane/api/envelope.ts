@@ -1,6 +1,6 @@
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express'
 import { driverRetryReason, isCommitUnknown, isCursorLost } from '../../shared/runtime/driver-errors.ts'
-import { BusyError } from '../../shared/contract/errors.ts'
+import { BusyError, errorMessage } from '../../shared/contract/errors.ts'
 import { RequestError, sentPath, type RequestErrorCode } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
@@ -86,8 +86,11 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
     error instanceof BusyError ||
     error instanceof Stopping ||
     (error instanceof RequestError && error.status === 503)
-  if (refusal.code === 'internal_error')
-    log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
+  if (refusal.code === 'internal_error') {
+    const said = 'a request could not be answered'
+    if (isExpected) log.info({ reason: errorMessage(error) }, said)
+    else log.error({ err: error }, said)
+  }
   // A reply that has begun can't be replaced. Cutting the connection tells the client that it is incomplete.
   if (response.headersSent) response.destroy()
   else sendError(response, refusal)

@@ -32,8 +32,8 @@ export interface RequestState {
   errorCode: string
   /** The client's address. */
   address: string
-  /** The ids in the path, under the path's names. */
-  pathIds: Readonly<Record<string, number>>
+  /** The ids in the path, under the path's names, and the id of the record that the request made or changed. */
+  recordIds: Readonly<Record<string, number>>
   /** Measures the request now and not at its end, because an event stream lasts as long as its client listens. */
   measureNow: () => void
   /** Excludes a scrape or a probe from the metrics, and logs it at debug level only. */

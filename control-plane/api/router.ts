@@ -23,7 +23,7 @@ import {
   type SlotName,
   type SlotRequest,
 } from './slots.ts'
-import { documentIn, readBody, readQuery, unknownKeys, unknownKeysWarnings } from './validation.ts'
+import { documentIn, isHash, readBody, readQuery, unknownKeys, unknownKeysWarnings } from './validation.ts'
 
 /**
  * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
@@ -121,7 +121,7 @@ function authorize(described: Endpoint): RequestHandler {
   return (request, response, next) => {
     const { state, caller } = requestLocals(response)
     state.route = described.path
-    state.pathIds = pathIds(request.params)
+    state.recordIds = pathIds(request.params)
     refuseCaller(caller, described)
     next()
   }
@@ -129,10 +129,12 @@ function authorize(described: Endpoint): RequestHandler {
 
 /** Reads the ids in a path. An address of a subscriber, a name of a file or a token is none. */
 function pathIdsReader(path: string): (params: Request['params']) => Record<string, number> {
-  const names = [...path.matchAll(/:(id|\w+_id)\b/g)].map(([, name = '']) => name)
+  const names = [...path.matchAll(/:(id|\w+_id|id_or_email)\b/g)].map(([, name = '']) => name)
   return (params) => {
     const ids: Record<string, number> = {}
-    for (const name of names) if (/^\d{1,15}$/.test(String(params[name]))) ids[name] = Number(params[name])
+    for (const name of names)
+      if (/^\d{1,15}$/.test(String(params[name])))
+        ids[name === 'id_or_email' ? 'id' : name] = Number(params[name])
     return ids
   }
 }
@@ -234,6 +236,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     } finally {
       releaseSlot()
     }
+    if (request.method !== 'GET') logRecordId(response, reply)
     if (described.body?.hasWarnings === true)
       nameUnknownKeys(response, unknownKeysWarnings(described, request.query, undefined))
     await send(request, response, reply, call)
@@ -244,6 +247,13 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
 function nameUnknownKeys(response: Response, warnings: string[]): void {
   if (warnings.length > 0) response.set('Warning', warnings)
   else response.removeHeader('Warning')
+}
+
+/** The line of a request that made or changed a record has its id, which the path may not have. */
+function logRecordId(response: Response, reply: Reply): void {
+  const { state } = requestLocals(response)
+  const id: unknown = 'data' in reply && isHash(reply.data) ? reply.data['id'] : undefined
+  if (typeof id === 'number') state.recordIds = { id, ...state.recordIds }
 }
 
 function lastSegment(request: Request): string {
@@ -304,6 +314,7 @@ async function createCall(
     header: (name) =>
       request.method === 'HEAD' && name === 'range' ? [] : (request.headersDistinct[name] ?? []),
     onClose: (listener) => whenClosed(response, listener),
+    cutReply: () => void response.destroy(),
     ...slot,
     acquireLargeReply() {
       slot.releaseSlot()

@@ -65,7 +65,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       route: 'none',
       errorCode: '',
       address: clientAddress(request),
-      pathIds: {},
+      recordIds: {},
       measureNow() {
         isStream = true
         measure()
@@ -88,7 +88,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
           error_code: state.errorCode || undefined,
           ms: Math.round(elapsedMs()),
           ...callerFields(response),
-          ...state.pathIds,
+          ...state.recordIds,
         },
         'request',
       )

@@ -75,11 +75,9 @@ export class Finalizing {
   }
 
   async #finalizeOrPostpone(entry: EndedImport): Promise<void> {
-    const isFinalized = await finalizeImport(entry, this.#context).catch((error: unknown) => {
-      this.#context.log.warn(
-        { import_id: entry._id },
-        `an ended import can't be finalized, trying again: ${errorMessage(error)}`,
-      )
+    const log = this.#context.log.child({ import_id: entry._id })
+    const isFinalized = await finalizeImport(entry, { ...this.#context, log }).catch((error: unknown) => {
+      log.warn(`an ended import can't be finalized, trying again: ${errorMessage(error)}`)
       return false
     })
     if (isFinalized) this.#passedOver.delete(entry._id)

@@ -135,6 +135,7 @@ export async function callersByKey(
   signal: AbortSignal,
 ): Promise<Map<number, Caller>> {
   const keys = await collections.apiKeys.find({ _id: { $in: keyIds }, active: true }, { signal }).toArray()
+  for (const key of keys) recordUse(collections, key)
   const userIds = keys.flatMap(({ user_id: userId }) => userId ?? [])
   const users =
     userIds.length === 0

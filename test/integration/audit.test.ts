@@ -99,12 +99,14 @@ t.test('of a user the full name is told, and a password by its name alone', asyn
       ...{ password1: password, password2: password, permissions: { subscriber: ['import'] } },
     },
   })
-  await acme('PUT', `/users/${user.id}`, {
-    user: {
-      ...{ password1: `${password}!`, password2: `${password}!` },
-      permissions: { subscriber: ['import', 'read'] },
-    },
-  })
+  const changed = {
+    ...{ password1: `${password}!`, password2: `${password}!` },
+    permissions: { subscriber: ['import', 'read'] },
+  }
+  await acme('PUT', `/users/${user.id}`, { user: changed })
+  // Nothing of it is new.
+  const same = { ...changed, permissions: { subscriber: ['read', 'import', 'read'], campaign: [] } }
+  await acme('PUT', `/users/${user.id}`, { user: same })
   await collections.users.updateOne(
     { _id: user.id },
     { $set: { locked_until: new Date(Date.now() + 600_000) } },

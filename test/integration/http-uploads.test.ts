@@ -464,6 +464,55 @@ t.test('an upload ends with its key, and what came stays', async (t) => {
   t.match(await listed('revoked.csv'), { size: null, unfinished_size: 5 })
 })
 
+t.test('a download of which nothing is read ends with its key, and its line says why', async (t) => {
+  const size = 30_000_000
+  t.match(await put('large.bin', Buffer.alloc(size)), { status: 200 })
+  const made = await service.post('/api_keys', {
+    api_key: { name: 'reader', role: 'uploads', uploads_folder: 'acme' },
+  })
+  await service.call('PUT', `/api_keys/${made.id}`, { api_key: { uploads_folder: null } })
+  const reading = httpRequest(`${origin}/svc/api/v2/uploads/large.bin`, {
+    headers: { authorization: basic(`api:${made.key}`) },
+  }).end()
+  const [reply] = (await once(reading, 'response')) as [IncomingMessage]
+  t.equal(reply.headers['content-length'], String(size))
+  const cut = once(reply.socket, 'close')
+  reply.on('error', () => undefined)
+  const beganAt = Date.now()
+  await service.call('PUT', `/api_keys/${made.id}`, { api_key: { uploads_folder: 'beta' } })
+  // A socket that isn't read sees its end when it is.
+  const line = await until(
+    'the line of the download',
+    async () => /.*"event":"download".*large\.bin.*/.exec(service.processes['control-plane']!.log())?.[0],
+    (found) => found !== undefined,
+    10_000,
+  )
+  t.ok(Date.now() - beganAt < 6_000)
+  t.match(JSON.parse(line!), {
+    ...{ result: 'unfinished', reason: 'the API key was revoked or changed during the transfer' },
+  })
+  reply.resume()
+  await cut
+})
+
+t.test('a file whose upload ends while it is deleted is deleted', async (t) => {
+  const session = await openFtp()
+  for (const remove of [
+    () => call('DELETE', '/uploads/late.csv'),
+    () => session.command('DELE late.csv'),
+  ] as const) {
+    const upload = begin('late.csv', { 'content-length': 6 })
+    upload.write('abc')
+    await hasUnfinished('late.csv', 3)
+    const removed = remove()
+    await sleep(500)
+    t.match((await upload.end('def')).body, { success: true })
+    t.match(await removed, typeof (await removed) === 'string' ? /^250 / : { status: 200 })
+    t.equal(await listed('late.csv'), undefined)
+  }
+  session.close()
+})
+
 t.test('a stop answers an upload that does not end, and what came stays', async (t) => {
   const { running, from } = await startBeside(t)
   const upload = begin('stopped.csv', { 'content-length': 100 }, from)

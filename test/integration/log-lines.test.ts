@@ -276,6 +276,34 @@ t.test('an upload that its import deletes has a line, by its name in the directo
   ])
 })
 
+t.test('the line of a request names the record that it made or changed', async (t) => {
+  const request = async (method: string, path: string, body?: Json): Promise<Line | undefined> => {
+    const id = `record-${method}-${path.replaceAll(/\W/g, '-')}`
+    await call(method, path, body, { key: partner.key, headers: { 'x-request-id': id } })
+    return (await found('control-plane', { request_id: id, msg: 'request' }))[0]
+  }
+  const list = await request('POST', '/mailing_lists', { mailing_list: { name: 'Named' } })
+  t.match(list, { ...who, id: Number })
+  const subscribers = `/mailing_lists/${String(list!['id'])}/subscribers`
+  const added = await request('POST', subscribers, { subscriber: { email: 'named@example.com' } })
+  t.match(added, { mailing_list_id: list!['id'], id: Number })
+  const one = `${subscribers}/${String(added!['id'])}`
+  t.match(await request('DELETE', one), { mailing_list_id: list!['id'], id: added!['id'], status: 200 })
+  const [again] = (await call('GET', subscribers)).body.data
+  t.equal(again, undefined)
+  t.notMatch(JSON.stringify(linesOf('control-plane')), 'named@example.com')
+})
+
+t.test('no line names a key twice', async (t) => {
+  const twice = Object.entries(processes).flatMap(([, running]) =>
+    running
+      .log()
+      .split('\n')
+      .filter((line) => /"import_id":\d+,.*"import_id":/.test(line)),
+  )
+  t.same(twice, [])
+})
+
 t.test('what clients did wrong has no stack', async (t) => {
   for (const name of ['control-plane', 'ftp', 'engine'] as const)
     t.notMatch(processes[name]!.log(), /"stack":/)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   controlPlaneOrigin,
   createList,
@@ -12,7 +13,7 @@ import {
 
 /** What views tell people who look: who made an import and when, what a file is called, what keeps imports waiting. */
 
-const service = await startService(t, ['control-plane'])
+const service = await startService(t, ['control-plane', 'ftp'])
 const { call, get, post, collections } = service
 const upload = async (name: string, content = 'E-Mail\nann@example.com\n') => {
   const answer = await call('PUT', `/uploads/${name}`, content)
@@ -192,6 +193,12 @@ t.test('keys say when they were made and last used', async (t) => {
     headers: { authorization: `Basic ${btoa(`api:${created.key}`)}` },
   })
   await until('the later use', lastUse, (time) => Date.parse(time!) > Date.now() - 60_000)
+
+  // One login, and a session that goes on.
+  const session = await FtpSession.open(service.processes.ftp!.ready.ftp!, created.key)
+  await setUse(11)
+  await until('the use by the session', lastUse, (time) => Date.parse(time!) > Date.now() - 60_000)
+  session.close()
 })
 
 t.test('the root names the FTP server where one is known; the description has one server', async (t) => {

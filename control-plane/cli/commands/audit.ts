@@ -65,7 +65,7 @@ export async function showWhoami(session: Session, options: { json?: true }): Pr
     session.print(whoami)
     return
   }
-  const { api_key: key, user, organization, role, permissions } = whoami
+  const { api_key: key, user, organization, role, uploads_folder: folder, permissions } = whoami
   const held = Object.entries(permissions).flatMap(([name, values]) =>
     values.map((value) => `${name}/${value}`),
   )
@@ -75,6 +75,7 @@ export async function showWhoami(session: Session, options: { json?: true }): Pr
     organization: `${organization.name} (${organization.id})`,
     time_zone_name: organization.time_zone_name,
     role,
+    ...(role === 'uploads' ? { uploads_folder: folder } : {}),
     permissions: role === 'standard' ? held.join(', ') : null,
   })
 }

@@ -179,12 +179,14 @@ function sentFile(
 }
 
 async function* content(
-  { deps, caller }: RequestCall,
+  { deps, caller, cutReply }: RequestCall,
   file: UploadFile,
   log: TransferLog,
   range: { start: number; end: number },
 ): AsyncGenerator<Buffer> {
   const transfer = log.began(deps.transfers.begin(caller, 'out'))
+  // The client may not read, and then no further piece is asked for.
+  transfer.signal.addEventListener('abort', cutReply)
   let rest = range.end - range.start
   try {
     for await (const piece of transfer.counted(file.stream(range))) {
@@ -194,11 +196,21 @@ async function* content(
     // Cuts the connection: the client would take the next reply for the missing bytes.
     if (rest > 0) throw new Error('the file became shorter while it was sent')
     transfer.complete()
+  } catch (error) {
+    log.failed(error)
+    throw error
   } finally {
+    if (transfer.signal.aborted) log.failed(transfer.signal.reason)
+    else if (deps.stopping.aborted) log.failed(downloadStopped())
     transfer.end()
     log.write()
   }
 }
+
+const downloadStopped = () =>
+  new RequestError('internal_error', 'the service is stopping; get the rest of it with a Range', {
+    status: 503,
+  })
 
 /** Deletes the finished file, or else the unfinished upload. */
 export async function deleteUpload(call: RequestCall): Promise<void> {

@@ -17,9 +17,9 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
-import { hashingSlot, hashPassword } from './passwords.ts'
+import { hashingSlot, hashPassword, isPassword } from './passwords.ts'
 import { emailTaken, moreThanYours, noTerms, noUser, ownUser } from './refusals.ts'
-import type { userChange, userCreation, userQuery } from './schemas.ts'
+import { byPermissionKey, type userChange, type userCreation, type userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
 
 /**
@@ -146,13 +146,13 @@ export async function changeUser(
     ...termsProblems(deps, wanted.terms_and_conditions_version, found.terms_and_conditions_version),
   ])
   const { password1, password2: _repeated, permissions, ...fields } = wanted
+  const slot = hashingSlot(deps, caller, clientGone)
+  const hasNewPassword = password1 !== undefined && !(await isPassword(password1, found.password_hash, slot))
   const set: Record<string, unknown> = {
     ...withoutUndefined(fields),
     ...(fields.full_name === undefined ? {} : { full_name_key: comparisonForm(fields.full_name) }),
     ...(fields.email === undefined ? {} : { email_key: comparisonForm(fields.email) }),
-    ...(password1 === undefined
-      ? {}
-      : { password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)) }),
+    ...(hasNewPassword ? { password_hash: await hashPassword(password1, slot) } : {}),
   }
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
@@ -164,10 +164,11 @@ export async function changeUser(
       if (Object.keys(set).length === 0) return current
       const changed = await updateUser(deps.database.collections, current._id, set, session)
       if (changed === null) throw noUser(current._id)
+      const permissionsBefore = { ...byPermissionKey(() => []), ...current.permissions }
       const changes = [
         ...changedFields(current, fields),
-        ...(changedFields(current.permissions, permissions ?? {}).length > 0 ? ['permissions'] : []),
-        ...(password1 === undefined ? [] : ['password']),
+        ...(changedFields(permissionsBefore, permissions ?? {}).length > 0 ? ['permissions'] : []),
+        ...(hasNewPassword ? ['password'] : []),
       ]
       await recordChange(deps.database, session, caller, { ...audited(changed), changes })
       return changed

@@ -70,7 +70,7 @@ async function markAndReport(document: EndedImport, context: FinalizingContext):
 }
 
 function reportFinalized(
-  { _id: importId, state, source, options }: EndedImport,
+  { state, source, options }: EndedImport,
   totals: ImportCounts,
   { metrics, log }: FinalizingContext,
 ): void {
@@ -78,7 +78,7 @@ function reportFinalized(
   if (options.dry_run || state !== 'finished') return
   if (totals.failed === 0 || totals.failed !== recordsIn(totals)) return
   metrics.everyRowFailed()
-  log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
+  log.warn('every row failed: nothing of the file was imported')
 }
 
 /**
@@ -109,12 +109,8 @@ async function removeWorkingData(
   { keptBytes, isFinalized = false }: { keptBytes?: number; isFinalized?: boolean } = {},
 ): Promise<void> {
   const { log } = context
-  const importId = document._id
   const warn = (why: string) => {
-    log.warn(
-      { import_id: importId },
-      `staged files can't be removed; the sweep of the staging tries again: ${why}`,
-    )
+    log.warn(`staged files can't be removed; the sweep of the staging tries again: ${why}`)
   }
   try {
     const isLate = await within(removalMs, removeFiles(document, context, keptBytes), 'late')
@@ -137,7 +133,7 @@ async function removeFiles(
   // The upload that the import has read, or where it never began the one of its creation.
   if (source.deleted_blob !== undefined) {
     const filename = await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
-    const line = { event: 'delete', organization_id: organizationId, import_id: importId, filename }
+    const line = { event: 'delete', organization_id: organizationId, filename }
     if (filename !== null) log.info({ ...line, result: 'complete' }, 'the upload of an import was deleted')
   }
   await Promise.all([

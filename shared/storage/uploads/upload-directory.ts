@@ -155,15 +155,19 @@ export class UploadDirectory {
     const name = this.#validName(filename)
     const { uploads, organizationId } = this.#options
     await uploads.require()
-    const unused =
-      (await removeFinished(uploads, organizationId, this.nameInOrganization(name))) ??
-      (await untilFree(async () => {
-        const { unfinished } = await this.#pair(name)
-        if (unfinished === null) throw noSuchFile(name)
-        const removed = await removeUnfinished(uploads, unfinished, ({ is_leased }) => !is_leased)
-        if (removed.length === 0) throw isUploadedElsewhere(name)
-        return removed
-      }))
+    const unused = await untilFree(async () => {
+      const ofFinished = await removeFinished(uploads, organizationId, this.nameInOrganization(name))
+      if (ofFinished !== null) return ofFinished
+      const { finished, unfinished } = await this.#pair(name)
+      // An upload that ended between the two reads is deleted by the next try.
+      if (finished === null && unfinished === null) throw noSuchFile(name)
+      const removed =
+        finished === null && unfinished !== null
+          ? await removeUnfinished(uploads, unfinished, ({ is_leased }) => !is_leased)
+          : []
+      if (removed.length === 0) throw isUploadedElsewhere(name)
+      return removed
+    })
     void uploads.removeBlobs(unused)
   }
 
