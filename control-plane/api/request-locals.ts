@@ -32,7 +32,7 @@ export interface RequestState {
   errorCode: string
   /** The client's address. */
   address: string
-  /** The ids in the path, under the path's names, and the id of the record that the request made or changed. */
+  /** The ids in the path, such as `mailing_list_id`, and the `id` of the record that the request is about. */
   recordIds: Readonly<Record<string, number>>
   /** Measures the request now and not at its end, because an event stream lasts as long as its client listens. */
   measureNow: () => void

@@ -4,7 +4,7 @@ import { errorMessage } from '../../shared/contract/errors.ts'
 import type { ClientSettings } from '../../shared/runtime/config.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
 import { certificateHint, CommandFailure, isCertificateProblem } from './failures.ts'
-import type { SourceFile } from './source-file.ts'
+import { fileChanged, type SourceFile } from './source-file.ts'
 import { uploadName } from './upload-name.ts'
 
 export interface FtpTarget {
@@ -48,7 +48,9 @@ export async function uploadByFtp(
     client.trackProgress(({ bytes }) => onProgress(bytes))
     await client.uploadFrom(file.bytes(0), name)
   })
-  return name
+  if (!(await file.hasChanged())) return name
+  await removeByFtp(target, name)
+  throw fileChanged(file)
 }
 
 /** Removes an upload. A missing one is no error. */

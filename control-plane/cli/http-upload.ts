@@ -6,7 +6,7 @@ import { clock } from '../../shared/runtime/clock.ts'
 import type { UploadView } from '../resources/uploads/schemas.ts'
 import { ApiRefusal, type ApiClient } from './api-client.ts'
 import { CommandFailure } from './failures.ts'
-import type { SourceFile } from './source-file.ts'
+import { fileChanged, type SourceFile } from './source-file.ts'
 import { uploadName } from './upload-name.ts'
 import { isTemporary } from './watch.ts'
 
@@ -107,17 +107,14 @@ async function send({ client, file, onProgress }: HttpUpload, name: string, from
   try {
     await putUpload(client, name, { bytes: Readable.from(counted(source, from, onProgress)), headers })
   } catch (error) {
-    if (await file.hasChanged()) throw changed(file)
+    if (await file.hasChanged()) throw fileChanged(file)
     if (readError === null) throw error
     throw new CommandFailure(`can't read ${file.name}: ${errorMessage(readError)}`)
   }
   if (!(await file.hasChanged())) return
   await removeByHttp(client, name)
-  throw changed(file)
+  throw fileChanged(file)
 }
-
-const changed = ({ name }: SourceFile): CommandFailure =>
-  new CommandFailure(`${name} was written to while it was sent: import it when it is complete`)
 
 /** Shows on a terminal how much of a file is sent. Its size may be unknown (null). */
 export function uploadProgress(err: NodeJS.WriteStream, size: number | null) {

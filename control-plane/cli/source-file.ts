@@ -72,7 +72,9 @@ const exists = (file: string): Promise<boolean> =>
 
 /** The bytes of the one file in a zip, or of the one that is wanted. Throws the zip's ImportError. */
 async function* unzipped(zip: string, wanted?: string): AsyncGenerator<Buffer> {
-  const handle = await open(zip)
+  const handle = await open(zip).catch((error: unknown) => {
+    throw usage(`can't read ${zip}: ${errorMessage(error)}`)
+  })
   try {
     const { size } = await handle.stat()
     const read = async (target: Uint8Array, position: number) =>
@@ -152,6 +154,9 @@ const isWritten = (file: string, stats: BigIntStats): Promise<boolean> =>
     (now) => writeMark(now) !== writeMark(stats),
     () => true,
   )
+
+export const fileChanged = ({ name }: SourceFile): CommandFailure =>
+  new CommandFailure(`${name} was written to while it was sent: import it when it is complete`)
 
 export function requireFile(file: string, stats: { isFile: () => boolean }): void {
   if (!stats.isFile()) throw usage(`${file} is not a file`)

@@ -205,5 +205,5 @@ export function ask(
   })
 }
 
-/** As one word of a shell's command. */
+/** Quotes a text as one word for a POSIX shell. */
 export const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`

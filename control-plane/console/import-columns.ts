@@ -70,7 +70,8 @@ export function likeTargets(
   const headers = inspection.columns.map(({ header }) => header)
   const known: (string | null)[] = earlier.headers ?? earlier.column_mapping.map(() => null)
   const width = headers.length - own.length
-  const isEqual = width === known.length && known.every((header, i) => header === headers[i])
+  // The earlier file may have been a failed log itself, with such columns of its own.
+  const isEqual = width <= known.length && known.every((header, i) => header === headers[i])
   const isSome = headers.some((header) => header !== null && known.includes(header))
   if (!isEqual && !(isPartEnough && isSome)) return null
   const names = [...builtInColumns, ...fields.map(({ name }) => name)]

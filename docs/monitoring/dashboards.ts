@@ -26,12 +26,12 @@ const buckets = (metric: string, labels = '') =>
   `sum by (le) (increase(${own(`${metric}_bucket`, labels)}[$__rate_interval]))`
 
 /**
- * How often it happened in the last `hours`. All that a process counted since its start counts where that is not longer
- * ago: `increase` sees nothing of a counter that was above 0 when it was first scraped.
+ * What a counter counted in the last `hours`. Of a process that started since then it is the counter itself where
+ * `increase` is 0: it sees nothing of a counter that was above 0 when it was first scraped.
  */
 const times = (metric: string, hours: number) =>
   orZero(
-    `sum((${metric} and on (job, instance) (time() - process_start_time_seconds < ${hours * 3_600})) or increase(${metric}[${hours * 60}m]))`,
+    `sum(increase(${metric}[${hours * 60}m]) > 0 or (${metric} and on (job, instance) (time() - process_start_time_seconds < ${hours * 3_600})))`,
   )
 
 /** 0, 1 with a warning, 2 with a critical alert. Without the rules there is no value, rather than a good one. */

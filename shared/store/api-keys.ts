@@ -135,7 +135,6 @@ export async function callersByKey(
   signal: AbortSignal,
 ): Promise<Map<number, Caller>> {
   const keys = await collections.apiKeys.find({ _id: { $in: keyIds }, active: true }, { signal }).toArray()
-  for (const key of keys) recordUse(collections, key)
   const userIds = keys.flatMap(({ user_id: userId }) => userId ?? [])
   const users =
     userIds.length === 0
@@ -145,6 +144,7 @@ export async function callersByKey(
   return new Map(
     keys.flatMap((key) => {
       const caller = buildCaller(key, key.user_id === null ? null : usersById.get(key.user_id))
+      if (caller !== null) recordUse(collections, key)
       return caller === null ? [] : [[key._id, caller]]
     }),
   )

@@ -187,7 +187,7 @@ t.test(
   'at each interval every alert fires on its bad day, and never on its good one',
   { skip },
   async (t) => {
-    const day = (alert: string, seconds: number, which: 'bad' | 'started' | 'good') => {
+    const day = (alert: string, seconds: number, which: 'bad' | 'started' | 'restarted' | 'good') => {
       const rule = alerts.find((other) => other.alert === alert)!
       const { labels, at = '20m', [which]: series = {} } = alertDays[alert]!
       const fires = which !== 'good'
@@ -219,7 +219,9 @@ t.test(
       const tests = scrapeSeconds.flatMap((seconds) => [
         day(alert, seconds, 'bad'),
         day(alert, seconds, 'good'),
-        ...(alertDays[alert]!.started === undefined ? [] : [day(alert, seconds, 'started')]),
+        ...(['started', 'restarted'] as const)
+          .filter((which) => alertDays[alert]![which] !== undefined)
+          .map((which) => day(alert, seconds, which)),
       ])
       await writeFile(ruleFile!, JSON.stringify({ groups: [{ name: 'own', rules: own }] }))
       await writeFile(file!, JSON.stringify({ rule_files: [ruleFile], evaluation_interval: '30s', tests }))

@@ -6,6 +6,8 @@ interface AlertDays {
   bad: Record<string, string>
   /** A bad day of a process that starts in the middle of it: what happened before its first scrape counts too. */
   started?: Record<string, string>
+  /** A bad day of a process that starts again after it: what happened before still counts. */
+  restarted?: Record<string, string>
   good: Record<string, string>
   /** The labels of the firing alert, without its severity. */
   labels?: Record<string, string>
@@ -60,6 +62,7 @@ const of = (series: string, bad: string, good: string): AlertDays => ({
 const event = (series: string): AlertDays => ({
   bad: { [series]: '0x30 1x30', [engineStart]: '-9000x60' },
   started: { [series]: '_x20 1x40', [engineStart]: '_x20 600x40' },
+  restarted: { [series]: '0x20 1x10 0x30', [engineStart]: '-9000x30 930x30' },
   good: { [series]: '1x60', [engineStart]: '-9000x60' },
 })
 

@@ -1,13 +1,16 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import { openSourceFile } from '../../control-plane/cli/source-file.ts'
 import { displayWidth } from '../../control-plane/cli/terminal.ts'
 import { commandLine, hasTerminals } from '../helpers/command-line.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
@@ -404,16 +407,25 @@ t.test('of a zip with several files one can be named', async (t) => {
   t.match((await call(['import', `${book}:b.pdf`, '--list', list])).err, /book\.zip:b\.pdf: .*PDF/)
 })
 
-t.test('a large file of a zip is uploaded, and no folder has a copy of it', async (t) => {
-  const list = String(await makeList('Large zip'))
+t.test('a large file of a zip is uploaded by each door, and no folder has a copy of it', async (t) => {
   const emails = Array.from({ length: 60_000 }, (_, i) => `person.${i}@large.example.com`)
-  const zip = await file(
-    'large.zip',
-    makeZip([{ name: 'large.csv', content: `email\n${emails.join('\n')}\n` }]),
-  )
-  const args = ['import', `${zip}:large.csv`, '--list', list, '--watch']
-  const large = await run(args, { settings: { TMPDIR: path.join(folder, 'missing') } })
-  t.match(large, { code: 0, out: /60,000 of 60,000 records of large\.csv into Large zip/ })
+  const content = `email\n${emails.join('\n')}\n`
+  const zip = await file('large.zip', makeZip([{ name: 'large.csv', content }]))
+  for (const via of ['http', 'ftp']) {
+    const list = String(await makeList(`Large zip by ${via}`))
+    const large = await run(['import', `${zip}:large.csv`, '--list', list, '--watch', '--via', via], {
+      settings: { TMPDIR: path.join(folder, 'missing') },
+    })
+    t.match(large, { code: 0, out: /60,000 of 60,000 records of large\.csv/, err: /^uploaded as /m })
+  }
+  const source = await openSourceFile(`${zip}:large.csv`, Readable.from([]))
+  t.equal(source.size, content.length)
+  for (const from of [0, 1, 65_535, 65_536, 65_537, 1_000_000, content.length - 1, content.length])
+    t.ok((await text(source.bytes(from))) === content.slice(from), `from ${from}`)
+  await writeFile(zip, 'changed')
+  t.equal(await source.hasChanged(), true)
+  const gone = await call(['import', `${zip}.zip:large.csv`, '--list', '1'])
+  t.match(gone, { code: 2, err: /can't read .*large\.zip\.zip/ })
 })
 
 t.test('a corrected failed log is imported without a word about its own columns', async (t) => {

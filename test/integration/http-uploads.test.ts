@@ -478,7 +478,6 @@ t.test('a download of which nothing is read ends with its key, and its line says
   t.equal(reply.headers['content-length'], String(size))
   const cut = once(reply.socket, 'close')
   reply.on('error', () => undefined)
-  const beganAt = Date.now()
   await service.call('PUT', `/api_keys/${made.id}`, { api_key: { uploads_folder: 'beta' } })
   // A socket that isn't read sees its end when it is.
   const line = await until(
@@ -487,9 +486,9 @@ t.test('a download of which nothing is read ends with its key, and its line says
     (found) => found !== undefined,
     10_000,
   )
-  t.ok(Date.now() - beganAt < 6_000)
   t.match(JSON.parse(line!), {
-    ...{ result: 'unfinished', reason: 'the API key was revoked or changed during the transfer' },
+    result: 'unfinished',
+    reason: 'the API key was revoked or changed during the transfer',
   })
   reply.resume()
   await cut
@@ -505,7 +504,7 @@ t.test('a file whose upload ends while it is deleted is deleted', async (t) => {
     upload.write('abc')
     await hasUnfinished('late.csv', 3)
     const removed = remove()
-    await sleep(500)
+    await sleep(100)
     t.match((await upload.end('def')).body, { success: true })
     t.match(await removed, typeof (await removed) === 'string' ? /^250 / : { status: 200 })
     t.equal(await listed('late.csv'), undefined)

@@ -287,21 +287,26 @@ t.test('the line of a request names the record that it made or changed', async (
   const subscribers = `/mailing_lists/${String(list!['id'])}/subscribers`
   const added = await request('POST', subscribers, { subscriber: { email: 'named@example.com' } })
   t.match(added, { mailing_list_id: list!['id'], id: Number })
+  const email = `${subscribers}/named@example.com`
+  t.match(await request('PUT', email, { subscriber: { subscribe_ip: '192.0.2.7' } }), {
+    ...{ mailing_list_id: list!['id'], id: added!['id'], status: 200 },
+  })
   const one = `${subscribers}/${String(added!['id'])}`
   t.match(await request('DELETE', one), { mailing_list_id: list!['id'], id: added!['id'], status: 200 })
   const [again] = (await call('GET', subscribers)).body.data
   t.equal(again, undefined)
-  t.notMatch(JSON.stringify(linesOf('control-plane')), 'named@example.com')
+  t.notOk(JSON.stringify(linesOf('control-plane')).includes('named@example.com'))
 })
 
-t.test('no line names a key twice', async (t) => {
-  const twice = Object.entries(processes).flatMap(([, running]) =>
-    running
-      .log()
-      .split('\n')
-      .filter((line) => /"import_id":\d+,.*"import_id":/.test(line)),
+t.test('no line has a key twice', async (t) => {
+  const lines = Object.values(processes).flatMap((running) => running.log().split('\n'))
+  const flat = lines.filter((line) => /^\{[^{]*\}$/.test(line))
+  t.ok(flat.length > 50)
+  const keysIn = (line: string) => [...line.matchAll(/[{,]"(\w+)":/g)].length
+  t.same(
+    flat.filter((line) => keysIn(line) !== Object.keys(JSON.parse(line)).length),
+    [],
   )
-  t.same(twice, [])
 })
 
 t.test('what clients did wrong has no stack', async (t) => {

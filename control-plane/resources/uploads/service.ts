@@ -188,6 +188,7 @@ async function* content(
   // The client may not read, and then no further piece is asked for.
   transfer.signal.addEventListener('abort', cutReply)
   let rest = range.end - range.start
+  let failure: unknown
   try {
     for await (const piece of transfer.counted(file.stream(range))) {
       rest -= piece.length
@@ -197,11 +198,12 @@ async function* content(
     if (rest > 0) throw new Error('the file became shorter while it was sent')
     transfer.complete()
   } catch (error) {
-    log.failed(error)
+    failure = error
     throw error
   } finally {
-    if (transfer.signal.aborted) log.failed(transfer.signal.reason)
-    else if (deps.stopping.aborted) log.failed(downloadStopped())
+    if (transfer.signal.aborted) failure ??= transfer.signal.reason
+    if (deps.stopping.aborted) failure ??= downloadStopped()
+    if (failure !== undefined) log.failed(failure)
     transfer.end()
     log.write()
   }

@@ -156,17 +156,16 @@ export class UploadDirectory {
     const { uploads, organizationId } = this.#options
     await uploads.require()
     const unused = await untilFree(async () => {
-      const ofFinished = await removeFinished(uploads, organizationId, this.nameInOrganization(name))
-      if (ofFinished !== null) return ofFinished
       const { finished, unfinished } = await this.#pair(name)
-      // An upload that ended between the two reads is deleted by the next try.
-      if (finished === null && unfinished === null) throw noSuchFile(name)
-      const removed =
-        finished === null && unfinished !== null
-          ? await removeUnfinished(uploads, unfinished, ({ is_leased }) => !is_leased)
-          : []
-      if (removed.length === 0) throw isUploadedElsewhere(name)
-      return removed
+      if (finished !== null) {
+        const removed = await removeFinished(uploads, organizationId, finished.name)
+        if (removed !== null) return removed
+      } else if (unfinished === null) throw noSuchFile(name)
+      else {
+        const removed = await removeUnfinished(uploads, unfinished, ({ is_leased }) => !is_leased)
+        if (removed.length > 0) return removed
+      }
+      throw isUploadedElsewhere(name)
     })
     void uploads.removeBlobs(unused)
   }
