@@ -500,14 +500,20 @@ else {
     const { id } = await beginLargeImport(service, new SubscriberFile({ rows, seed: 7 }))
     const page = await open(t, `/console/imports/${id}`)
     const client = await page.context().newCDPSession(page)
-    const heaps: number[] = []
-    for (let isOver = false; !isOver;) {
-      await sleep(500)
+    const heap = async () => {
       await client.send('HeapProfiler.collectGarbage')
-      const { usedSize } = await client.send('Runtime.getHeapUsage')
-      heaps.push(usedSize / 1e6)
-      isOver = (await page.getByText('Finished', { exact: true }).count()) > 0
+      return (await client.send('Runtime.getHeapUsage')).usedSize / 1e6
     }
+    const heaps: number[] = []
+    for (;;) {
+      await sleep(500)
+      const sample = await heap()
+      // At the end the page reads the beginning of the failed log, up to 2 MB, which is several times as much for a moment.
+      if ((await page.getByText('Finished', { exact: true }).count()) > 0) break
+      heaps.push(sample)
+    }
+    await page.getByRole('heading', { name: 'Failed rows', exact: true }).waitFor()
+    heaps.push(await heap())
     t.comment(`MB of ${heaps.length} samples: ${heaps.map((heap) => heap.toFixed(1)).join(' ')}`)
     t.match(await importEnd(service, id), { state: 'finished', stats: { records_imported: rows } })
     const growth = Math.max(...heaps) - heaps[0]!
