@@ -150,7 +150,7 @@ t.test(
     const children: ChildProcess[] = []
     t.teardown(() => children.forEach((child) => child.kill('SIGKILL')))
     const start = (command: string) => {
-      const child = spawn('/bin/sh', ['-c', command], { stdio: ['ignore', 'pipe', 'ignore'] })
+      const child = spawn('/bin/sh', ['-c', command], { stdio: ['pipe', 'pipe', 'ignore'] })
       children.push(child)
       return child
     }
@@ -171,10 +171,17 @@ t.test(
       start('exec sleep 60'),
       start('exec sleep 60'),
     ]
-    // The parent becomes a program that never waits for its child, which stays as a zombie.
-    const parent = start('sleep 0 & echo $!; exec sleep 60 >&2')
+    // The parent becomes a program that never waits for its child, which stays as a zombie. A shell would wait for it, so
+    // the child ends later, with standard input.
+    const parent = start('exec 3<&0; cat <&3 & echo $!; exec sleep 60 3<&- >&2')
     const [line] = (await once(parent.stdout, 'data')) as [Buffer]
     const zombie = Number(line)
+    await until(
+      'the program',
+      () => readFile(`/proc/${parent.pid}/comm`, 'utf8'),
+      (name) => name === 'sleep\n',
+    )
+    parent.stdin.end()
     await untilIn(zombie, 'Z')
     const origins = Object.fromEntries(
       await Promise.all(
