@@ -93,8 +93,8 @@ const maxP99Ratio = 1.5
 const maxFarPageRatio = 1.5
 const withoutImport = 'no import'
 /**
- * The most first: a service that was idle while another one was loaded has lost compiled code, and compiles it then. With
- * one connection and a second of warm-up it answered 0.90 of what its copy did.
+ * The most first: a service that was idle while another one was loaded has lost compiled code, and compiles it again. In
+ * the other order, with a second of warm-up, it answered 0.90 of what its copy did by 16 connections.
  */
 const connectionsWithoutImport = [128, 16, 1]
 /** While an import runs, and with more subscribers. */

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { createHash, type Hash } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { createReadStream, type BigIntStats } from 'node:fs'
 import { open, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
@@ -110,7 +110,6 @@ async function requireOneFile(what: string, content: AsyncIterable<Buffer>, file
 
 /** A file in a zip. It is unpacked for each reading, so that nothing of it is left on the disk. */
 async function zippedFile(zip: string, wanted: string): Promise<SourceFile> {
-  const hash = createHash('sha256')
   const pieces: Buffer[] = []
   let size = 0
   const stats = await stat(zip, { bigint: true }).catch((error: unknown) => {
@@ -120,7 +119,6 @@ async function zippedFile(zip: string, wanted: string): Promise<SourceFile> {
     for await (const piece of unzipped(zip, wanted)) {
       if (size < beginningBytes) pieces.push(piece)
       size += piece.length
-      hash.update(piece)
     }
   } catch (error) {
     if (error instanceof CommandFailure) throw error
@@ -128,14 +126,13 @@ async function zippedFile(zip: string, wanted: string): Promise<SourceFile> {
   }
   const beginning = Buffer.concat(pieces).subarray(0, beginningBytes)
   requireTable(`${zip}:${wanted}`, beginning)
-  const fingerprint = shortened(hash.update(writeMark(stats)))
   return {
     name: wanted.split(/[/\\]/).at(-1) ?? wanted,
     size,
     sample: (maxCharacters) => sampleOf(beginning, { isWhole: beginning.length === size, maxCharacters }),
     text: async () => asText(Buffer.concat(await Array.fromAsync(unzipped(zip, wanted)))),
     bytes: (from) => Readable.from(withoutFirst(unzipped(zip, wanted), from)),
-    fingerprint: async () => fingerprint,
+    fingerprint: () => digest(unzipped(zip, wanted), writeMark(stats)),
     hasChanged: () => isWritten(zip, stats),
   }
 }
@@ -189,10 +186,8 @@ function pipedFile(bytes: Buffer): SourceFile {
 async function digest(bytes: AsyncIterable<Buffer>, mark: string): Promise<string> {
   const hash = createHash('sha256').update(`${mark}\n`)
   for await (const piece of bytes) hash.update(piece)
-  return shortened(hash)
+  return hash.digest('hex').slice(0, 16)
 }
-
-const shortened = (hash: Hash): string => hash.digest('hex').slice(0, 16)
 
 /** Null for broken UTF-8: in a JSON text it would become U+FFFD and be imported, although its record must fail. */
 const asText = (bytes: Buffer): string | null =>

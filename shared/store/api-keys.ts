@@ -128,7 +128,10 @@ function buildCaller(key: ApiKeyDocument, user: UserDocument | null | undefined)
   return { keyId, keyName, organizationId, role, uploadsFolder, permissions, userId, userName }
 }
 
-/** The callers of several keys, by key id. Inactive keys and keys of inactive users are missing. */
+/**
+ * The callers of several keys whose sessions or transfers go on, which is a use of them, by key id. Inactive keys and keys
+ * of inactive users are missing.
+ */
 export async function callersByKey(
   collections: Collections,
   keyIds: number[],
