@@ -630,6 +630,8 @@ t.test('durations of uploads, downloads and their requests are in seconds', asyn
   await areInSeconds('PUT', 'in', async () => {
     const upload = begin('lasting.csv', { 'content-length': 10 })
     upload.write('01234')
+    // A busy service begins to read after the client has written.
+    await hasUnfinished('lasting.csv', 5)
     await sleep(1_500)
     t.match(await upload.end('56789'), { status: 200 })
   })
