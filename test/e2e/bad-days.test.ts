@@ -99,9 +99,11 @@ t.test('an import resumes when the primary steps down, and later dies', async (t
   const { id } = await beginLargeImport(service, file)
   await someRowsIn(service, id, 1)
   await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
+  await set.elect()
   await someRowsIn(service, id, rows / 3)
   const dead = await set.primary()
   await set.kill(dead)
+  await set.elect()
   const view = await importEnd(service, id, 90_000)
   await checkBalance(t, service, view)
   checkAlive(t, service)
@@ -196,7 +198,7 @@ t.test('the database is suspended for a moment', async (t) => {
     t.equal((await fetch(readyz)).status, 503)
   }
   for (const member of all) set.resume(member)
-  await set.primary()
+  await set.elect()
   await checkMetricsOfBack(t, service)
   checkAlive(t, service)
 })
@@ -220,7 +222,7 @@ t.test(`the database is away for ${awaySeconds} s`, async (t) => {
   }
   await Promise.all([0, 1, 2].map((member) => set.restart(member)))
   const backAt = Date.now()
-  await set.primary()
+  await set.elect()
   if (awaySeconds < 60) {
     // What it couldn't hand back is free at once, and not when its lease ends.
     await service.collections.engines.updateOne({}, { $set: { dead: true } })

@@ -58,7 +58,7 @@ t.test('the demo imports through three doors, compares the counts, and cleans up
 
 t.test('Ctrl-C in the middle of it leaves nothing behind', async (t) => {
   let isInterrupted = false
-  const { code, folder, text } = await demo(['--rows', '10000'], (soFar, interrupt) => {
+  const { code, folder, text } = await demo(['--rows', '30000'], (soFar, interrupt) => {
     if (isInterrupted || !/^inline: /m.test(soFar)) return
     isInterrupted = true
     // Whenever that is, there are three imports to come.

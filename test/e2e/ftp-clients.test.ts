@@ -111,7 +111,7 @@ for (const [mode, { url, args }] of Object.entries(curlModes))
       t.equal(await hashAtServer('active.csv'), bigHash)
     }
 
-    const slow = [...user, '--limit-rate', '100k', '-T', big, `${url}/killed.csv`]
+    const slow = [...user, '--limit-rate', '50k', '-T', big, `${url}/killed.csv`]
     t.equal((await run('curl', slow, { killed: begun('killed.csv') })).code, null, 'killed in mid-upload')
     t.equal(await isThere('killed.csv'), false)
     t.match(
@@ -186,7 +186,7 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
       t.equal(await hashAtServer(name), hashOf(content), name)
       t.equal(hashOf(await readFile(path.join(down, name))), hashOf(content), `${name}, back`)
     }
-    const slow = lftp(`set net:limit-rate 0:100000; put "${big}" -o ${prefix}.csv`, begun(`${prefix}.csv`))
+    const slow = lftp(`set net:limit-rate 0:50000; put "${big}" -o ${prefix}.csv`, begun(`${prefix}.csv`))
     t.equal((await slow).code, null, 'killed in mid-upload')
     t.equal(await isThere(`${prefix}.csv`), false)
     t.match(await lftp(`put -c "${big}" -o ${prefix}.csv`), { code: 0 }, 'and resumed')
@@ -406,7 +406,7 @@ t.test('a hundred concurrent sessions are served', async (t) => {
 t.test('an upload resumes after the server was killed', { skip: missing('curl') }, async (t) => {
   const tls = ['-sS', '--user', `api:${bootstrapKey}`, '--ssl-reqd', '--insecure', '-T', big]
   const target = `${ready.ftp}/survivor.csv`
-  const slow = run('curl', [...tls, '--limit-rate', '200k', target])
+  const slow = run('curl', [...tls, '--limit-rate', '50k', target])
   await begun('survivor.csv')
   await ftp.stop('SIGKILL')
   t.not((await slow).code, 0)

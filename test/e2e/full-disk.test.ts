@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
+import { beginHeldImport, beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
 import { fillDisk, mountSmallDisk, whyNoSmallDisk } from '../helpers/small-disk.ts'
 import {
   callerOf,
@@ -51,7 +51,7 @@ t.test('below the reserve nothing is begun, and an import stops in the middle', 
   await service.start('ftp')
   await service.start('engine')
   const other = await createList(service)
-  const { id } = await beginLargeImport(service, file)
+  const { id, letGo } = await beginHeldImport(service, file)
   const next = await service.post(`/mailing_lists/${other.id}/subscriber_imports`, {
     subscriber_import: {
       ...inline('x\na@example.com').subscriber_import,
@@ -63,7 +63,18 @@ t.test('below the reserve nothing is begun, and an import stops in the middle', 
   // An answer of the file system is used for half a second.
   await sleep(2_000)
   await service.collections.imports.updateOne({ _id: next.id }, { $set: { begins_at: new Date(0) } })
-  const { records_imported: stopped } = (await service.get(`/subscriber_imports/${id}`)).stats
+  await letGo()
+  const imported = async (): Promise<number> =>
+    (await service.get(`/subscriber_imports/${id}`)).stats.records_imported
+  let stopped = -1
+  // The batches that waited for locked rows are still written.
+  await until(
+    'the last batch',
+    async () => [stopped, (stopped = await imported())],
+    ([before, now]) => before === now,
+    20_000,
+    1_000,
+  )
   t.ok(stopped < rows, `${stopped} of ${rows} rows were written`)
   const processes = Object.values(service.processes)
   t.match(

@@ -131,8 +131,9 @@ t.test('an engine with a chunk that hangs ends, and another one writes the chunk
 
 t.test('an engine whose step is slow but advances goes on', buffered(), async (t) => {
   const service = await startService(t, ['control-plane'], threads)
-  const engine = await startHastyEngine(t, service, hasty)
-  const rows = Array.from({ length: 40 }, (_, i) => `row${i}@example.com\n`)
+  // The file takes longer than what an engine waits for one piece of it.
+  const engine = await startHastyEngine(t, service, { watch: { checkEveryMs: 150, stalledAfterMs: 12_000 } })
+  const rows = Array.from({ length: 80 }, (_, i) => `row${i}@example.com\n`)
   const web = await startRawWebServer(t, {
     '/slow': async (socket) => {
       socket.write(head(200, { 'content-length': rows.join('').length }))
@@ -145,7 +146,7 @@ t.test('an engine whose step is slow but advances goes on', buffered(), async (t
   })
   const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/slow`)
   const view = await importEnd(service, id, 60_000)
-  t.same([view.state, countsOf(view)], ['finished', { added: 40 }])
+  t.same([view.state, countsOf(view)], ['finished', { added: 80 }])
   t.equal(web.requests.get('/slow')!.length, 1, 'it came in one try')
   t.equal(await engine.stop(), 0)
 })

@@ -19,10 +19,11 @@ import {
 
 /**
  * Processes are killed in an open transaction. Its rows stay locked until another process ends the transaction, after
- * a lease of 12 s and a poll every 3 s. The server itself would take 54 to 80 s.
+ * a lease of 12 s and a poll every 3 s. A process that was suspended begins to watch the lease anew. The server itself
+ * would take 54 to 80 s.
  */
 
-const maxMs = 30_000
+const maxMs = 45_000
 
 const inCredentials = 'update installation credentials_revision > commitTransaction before 1'
 const inPlaces = 'update organizations places_revision > commitTransaction before 1'

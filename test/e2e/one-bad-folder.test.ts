@@ -151,7 +151,7 @@ t.test('a folder that is unmounted while an engine works', async (t) => {
 })
 
 t.test('an engine that misses the files in a folder with the mark leaves them to the others', async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'])
+  const service = await startService(t, ['control-plane'])
   const folder = await emptyFolder(t)
   await copyFile(path.join(service.dataFolder, 'installation.id'), path.join(folder, 'installation.id'))
   const sick = await service.start('engine', { DATA_DIR: folder })
@@ -159,6 +159,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   const ids: number[] = []
   for (let i = 0; i < 8; i += 1) ids.push(await createStaged(service))
   await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
+  await service.start('engine')
   t.match((await untilReady(sick, false)).text, /files of \d+ imports are missing in DATA_DIR of this engine/)
   t.match(sick.log(), /a file is missing here \(try 1 of 5\); this engine leaves the import alone for 60 s/)
   // The restarted engine misses the files again, under another id.

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
-import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
+import { beginHeldImport, someRowsIn } from '../helpers/large-import.ts'
 import { createList, importEnd, importText, startService } from '../helpers/service.ts'
 
 /** Machines have wrong clocks. What processes compare uses the database's clock, which is this machine's. */
@@ -85,10 +85,11 @@ t.test('the quota has the times of the database', async (t) => {
 
 t.test('a dead engine is replaced as fast when the clock of the database was set back', async (t) => {
   const rows = 40_000
-  const { id } = await beginLargeImport(service, new SubscriberFile({ rows, seed: 6 }))
+  const { id, letGo } = await beginHeldImport(service, new SubscriberFile({ rows, seed: 6 }))
   await someRowsIn(service, id, 1)
   await service.processes.engine!.stop('SIGKILL')
   t.ok((await service.get(`/subscriber_imports/${id}`)).stats.records_imported < rows)
+  await letGo()
   // What it had leased lies as far ahead as the clock was set back.
   const setBack = (field: string) => [{ $set: { [field]: { $add: [`$${field}`, 600_000] } } }]
   await collections.engines.updateMany({ dead: false }, setBack('lease_until'))

