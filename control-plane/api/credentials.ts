@@ -27,3 +27,18 @@ export function credentialCandidates(header: string): Credential[] {
   if (keyPattern.test(text)) candidates.push({ key: text, organizationId: null })
   return candidates
 }
+
+/** Whether a key comes with another user than those above, such as the name of a company. */
+export function hasOtherUser(header: string): boolean {
+  const [, text = ''] = /^basic +(\S+) *$/i.exec(header) ?? []
+  const [, user = '', password = ''] =
+    /^([\x20-\x39\x3b-\x7e]+):(.+)$/.exec(Buffer.from(text, 'base64').toString('utf8')) ?? []
+  return keyPattern.test(password) && user !== 'api' && !/^[1-9]\d{0,14}$/.test(user)
+}
+
+/** What may be a key in a header that is refused, whatever its scheme and its user. */
+export function keysIn(header: string): string[] {
+  const [, text = ''] = /^\S+ +(\S+) *$/.exec(header) ?? []
+  const decoded = Buffer.from(text, 'base64').toString('utf8')
+  return [header, text, ...decoded.split(':')].filter((part) => keyPattern.test(part))
+}

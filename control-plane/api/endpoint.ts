@@ -33,6 +33,8 @@ export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
    * of `requests`. Null where its work waits for slots of its own, and must not block a general one meanwhile.
    */
   slot?: SlotName | null | ((request: Request) => SlotName)
+  /** Logs a request that is refused after its credential and before the handler. */
+  logRefused?: (call: RefusedCall, error: unknown) => void
   /** The reply may have one large record. A request first waits for the slot of that, before it is made. */
   hasLargeReply?: true
   /** The record that the path names. It is found before the query and the body are checked. */
@@ -124,8 +126,6 @@ export interface FileDescription {
   tooLarge: string
   /** The message of the 507. */
   noSpace: string
-  /** Logs a file that is refused before the handler. */
-  logRefused: (call: RefusedCall, error: unknown) => void
 }
 
 export type RefusedCall = Pick<RequestCall, 'caller' | 'log' | 'params'>

@@ -2,7 +2,7 @@ import { clock } from '../../shared/runtime/clock.ts'
 import { actorFields, findRefusedKey, type Caller } from '../../shared/store/api-keys.ts'
 import { hourMs } from '../../shared/values/durations.ts'
 import type { ControlPlane } from '../control-plane.ts'
-import { credentialCandidates } from './credentials.ts'
+import { keysIn } from './credentials.ts'
 import type { RequestState } from './request-locals.ts'
 
 /** Logins over HTTP, where every request has its credential. */
@@ -24,19 +24,17 @@ export class LoginLog {
   }
 }
 
-/** Never logs what was sent; of a key that is known, such as an inactive one, its id. */
+/** Never logs what was sent; of a key that is known, such as an inactive one or one with a wrong user, its id. */
 export async function logRefusedLogin(
   { database, keyHashSecret }: Pick<ControlPlane, 'database' | 'keyHashSecret'>,
   { log, address }: RequestState,
   header: string,
+  reason: string,
 ): Promise<void> {
-  const candidates = credentialCandidates(header)
   const found = await Promise.all(
-    candidates.map(({ key }) => findRefusedKey(database.collections, keyHashSecret, key)),
+    keysIn(header).map((key) => findRefusedKey(database.collections, keyHashSecret, key)),
   )
   const known = found.find((key) => key !== null)
   const who = known === undefined ? { address } : actorFields(known, address)
-  const reason =
-    candidates.length === 0 ? 'the credential is malformed' : 'the API key is wrong or no longer active'
   log.info({ event: 'login_refused', protocol: 'http', ...who, reason }, 'a login was refused')
 }

@@ -9,7 +9,7 @@ import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
-import { credentialCandidates } from './credentials.ts'
+import { credentialCandidates, hasOtherUser } from './credentials.ts'
 import { logRefusedLogin } from './login-log.ts'
 import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
@@ -41,7 +41,7 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
         ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
         ...(described.file === undefined ? readJsonBody(described, deps) : [requireFile]),
         answer(described, deps),
-        logRefusedFile(described),
+        logRefusal(described),
       )
     }
     route.all(refuseMethod(methods))
@@ -68,13 +68,16 @@ export function transferMatcher(
 function requireCredential(deps: ControlPlane): RequestHandler {
   const { callers, throttle } = deps
   return async (request, response, next) => {
-    const header = request.headers.authorization
-    const hasBasic = header !== undefined && /^basic(?: |$)/i.test(header)
-    // None of these counts as a wrong credential, because no key was tried.
-    if (!hasBasic && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
-    if (!hasBasic && request.headers['x-api-key'] !== undefined)
-      throw unauthorized(`the API key is not read from X-API-Key: Authorization ${basicOnly}`)
-    if (!hasBasic) throw unauthorized('an Authorization header with an API key is required')
+    const header = request.headers.authorization ?? ''
+    if (!/^basic(?: |$)/i.test(header)) {
+      // None of these counts as a wrong credential, because no key was tried.
+      const inOtherHeader = header === '' ? request.headers['x-api-key'] : undefined
+      const sent = inOtherHeader?.toString() ?? header
+      if (sent === '') throw unauthorized('an Authorization header with an API key is required')
+      await logRefusedLogin(deps, requestLocals(response).state, sent, 'the scheme is not Basic')
+      const where = inOtherHeader === undefined ? '' : 'the API key is not read from X-API-Key: '
+      throw unauthorized(`${where}Authorization ${basicOnly}`)
+    }
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
@@ -91,8 +94,10 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     }
     const { state } = requestLocals(response)
     const { blockedSeconds, isLogged } = await throttle.recordFailure(state.address)
-    if (isLogged) await logRefusedLogin(deps, state, header)
-    throw blockedSeconds > 0 ? tooManyFailures(blockedSeconds) : unauthorized(wrongKey)
+    const isUserWrong = hasOtherUser(header)
+    if (isLogged) await logRefusedLogin(deps, state, header, isUserWrong ? 'the user is not "api"' : wrongKey)
+    const message = isUserWrong ? `Authorization ${basicOnly}` : wrongKey
+    throw blockedSeconds > 0 ? tooManyFailures(blockedSeconds) : unauthorized(message)
   }
 }
 
@@ -189,11 +194,11 @@ const requireFile: RequestHandler = (request, _response, next) => {
   next()
 }
 
-function logRefusedFile({ file }: Endpoint): ErrorRequestHandler {
+function logRefusal({ logRefused }: Endpoint): ErrorRequestHandler {
   return (error, request, response, next) => {
     const { caller, state, work } = requestLocals(response)
     const params = request.params as Record<string, string>
-    if (work === undefined) file?.logRefused({ caller, log: state.log, params }, error)
+    if (work === undefined) logRefused?.({ caller, log: state.log, params }, error)
     next(error)
   }
 }

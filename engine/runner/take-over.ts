@@ -62,7 +62,7 @@ async function takeOverFrom(database: Database, engine: EngineDocument, log: Log
       ? 'it had no chunks or steps'
       : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} are resumed by other engines`
   log.warn(
-    { dead_engine: dead, host, pid, chunks, steps, imports },
+    { dead_engine: dead, host, dead_pid: pid, chunks, steps, imports },
     `took over from an engine that died or was suspended: engine ${dead} (process ${pid} on ${host}); ${result}`,
   )
   await wakeUp(collections, { reason: 'imports' })

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
-import { alertDays, scraped } from '../helpers/alert-days.ts'
+import { alertDays, scraped, type AlertDays } from '../helpers/alert-days.ts'
 import { createUrlImport } from '../helpers/downloads.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { listeningPort } from '../helpers/listening-port.ts'
@@ -187,7 +187,7 @@ t.test(
   'at each interval every alert fires on its bad day, and never on its good one',
   { skip },
   async (t) => {
-    const day = (alert: string, seconds: number, which: 'bad' | 'started' | 'restarted' | 'good') => {
+    const day = (alert: string, seconds: number, which: Exclude<keyof AlertDays, 'labels' | 'at'>) => {
       const rule = alerts.find((other) => other.alert === alert)!
       const { labels, at = '20m', [which]: series = {} } = alertDays[alert]!
       const fires = which !== 'good'
@@ -219,7 +219,7 @@ t.test(
       const tests = scrapeSeconds.flatMap((seconds) => [
         day(alert, seconds, 'bad'),
         day(alert, seconds, 'good'),
-        ...(['started', 'restarted'] as const)
+        ...(['started', 'restarted', 'unseen'] as const)
           .filter((which) => alertDays[alert]![which] !== undefined)
           .map((which) => day(alert, seconds, which)),
       ])

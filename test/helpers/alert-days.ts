@@ -2,12 +2,14 @@
  * For each alert rule a bad day on which it fires, and a similar good one on which it never does. Series are in
  * promtool's notation, with a sample each 30 s, from which `scraped` makes those of other intervals.
  */
-interface AlertDays {
+export interface AlertDays {
   bad: Record<string, string>
   /** A bad day of a process that starts in the middle of it: what happened before its first scrape counts too. */
   started?: Record<string, string>
   /** A bad day of a process that starts again after it: what happened before still counts. */
   restarted?: Record<string, string>
+  /** A bad day of a process that stops before what happened is scraped. */
+  unseen?: Record<string, string>
   good: Record<string, string>
   /** The labels of the firing alert, without its severity. */
   labels?: Record<string, string>
@@ -84,7 +86,11 @@ export const alertDays: Record<string, AlertDays> = {
     good: { ...seenBy('1', '1x20 _x4 1x40'), rollcall_database_up: '1x60' },
     at: '17m',
   },
-  RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x30', '1x10 2x50'), at: '17m' },
+  RollcallFewerEngines: {
+    // A killed engine counts beside its successor until its lease has run out.
+    ...of('rollcall_engines{state="alive"}', '2x20 1x30', '1x10 2x20 3x0 2x28'),
+    at: '17m',
+  },
   RollcallDatabaseDown: {
     ...of('rollcall_database_up{job="rollcall-ftp"}', '0x60', oneFailedScrape),
     labels: { job: 'rollcall-ftp' },
@@ -108,7 +114,10 @@ export const alertDays: Record<string, AlertDays> = {
     good: { 'rollcall_imports_due{waits_for="list"}': '1x200', rollcall_import_queue_age_seconds: '60x200' },
     at: '80m',
   },
-  RollcallImportFailed: event(ended('failed')),
+  RollcallImportFailed: {
+    ...event(ended('failed')),
+    unseen: { 'rollcall_imports{state="failed"}': '3x20 4x40' },
+  },
   RollcallImportsFailing: {
     bad: { [ended('failed')]: '0+1x60', [ended('finished')]: '0x60' },
     good: { [ended('failed')]: '0+1x60', [ended('finished')]: '0+5x60' },

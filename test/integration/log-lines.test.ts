@@ -3,6 +3,7 @@ import { FtpSession } from '../helpers/ftp-session.ts'
 import { standardUser } from '../helpers/standard-user.ts'
 import { HttpUpload, partOf } from '../helpers/http-upload.ts'
 import {
+  basic,
   controlPlaneOrigin,
   createList,
   importEnd,
@@ -162,6 +163,20 @@ t.test('the same over HTTP, beside the line of the request', async (t) => {
   ])
   t.match(await found('control-plane', { event: 'download', filename: 'none.csv' }), [{ result: 'refused' }])
   t.match(await found('control-plane', { event: 'delete', filename: 'http.csv' }), [{ result: 'complete' }])
+  const mayNot = {
+    ...who,
+    api_key_id: reader.id,
+    protocol: 'http',
+    result: 'refused',
+    reason: /subscriber\/import/,
+  }
+  for (const [method, event] of [
+    ['GET', 'download'],
+    ['DELETE', 'delete'],
+  ] as const) {
+    t.equal((await call(method, '/uploads/denied.csv', undefined, { key: reader.key })).status, 403)
+    t.match(await found('control-plane', { event, filename: 'denied.csv' }), [mayNot])
+  }
 })
 
 t.test('logins are lines; a refused one says whose key it was where that is known', async (t) => {
@@ -186,6 +201,21 @@ t.test('logins are lines; a refused one says whose key it was where that is know
     { organization_id: 1, api_key_id: inactive.id, address: '127.0.0.1' },
     { address: '127.0.0.1' },
   ])
+  const noKey = { key: null } as const
+  for (const [headers, reason] of [
+    [{ authorization: basic(`acme:${partner.key}`) }, /^the user is not "api"$/],
+    [{ authorization: `Bearer ${partner.key}` }, /^the scheme is not Basic$/],
+    [{ 'x-api-key': partner.key }, /^the scheme is not Basic$/],
+  ] as const) {
+    const before = linesOf('control-plane').filter(({ event }) => event === 'login_refused').length
+    const { status, body } = await call('GET', '/whoami', undefined, { ...noKey, headers })
+    t.match(
+      { status, body },
+      { status: 401, body: { error_message: /the user "api" and the API key as password/ } },
+    )
+    const lines = await found('control-plane', { event: 'login_refused' }, before + 1)
+    t.match(lines.at(-1), { ...who, protocol: 'http', reason })
+  }
   for (const name of ['control-plane', 'ftp'] as const)
     for (const secret of [inactive.key, standard.key, partner.key, 'wrong_key_0123456789'])
       t.notOk(processes[name]!.log().includes(secret), `${name} logs no key`)

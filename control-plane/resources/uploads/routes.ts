@@ -15,7 +15,7 @@ import {
   wrongStart,
 } from './refusals.ts'
 import { exampleFile, exampleUpload, uploadView } from './schemas.ts'
-import { deleteUpload, listUploads, logRefusedUpload, receiveUpload, sendUpload } from './service.ts'
+import { deleteUpload, listUploads, receiveUpload, refusalLogger, sendUpload } from './service.ts'
 
 const tag = 'Uploads'
 /** Uploading is the first half of importing. */
@@ -45,8 +45,8 @@ function fileEndpoints(path: string, suffix: string): Endpoint[] {
         example: exampleFile,
         tooLarge: overQuota.example.message,
         noSpace: diskFull.example.message,
-        logRefused: logRefusedUpload,
       },
+      logRefused: refusalLogger('upload'),
       slot: null,
       reply: { data: uploadView, example: exampleUpload },
       refusals: [
@@ -76,6 +76,7 @@ function fileEndpoints(path: string, suffix: string): Endpoint[] {
           'the `ETag` of an earlier reply: where the file has changed since, all of it comes, as with a date',
       },
       slot: null,
+      logRefused: refusalLogger('download'),
       reply: { file: { 'application/octet-stream': { example: exampleFile } } },
       refusals: [noUpload, beyondEnd],
       handle: sendUpload,
@@ -88,6 +89,7 @@ function fileEndpoints(path: string, suffix: string): Endpoint[] {
       tag,
       needs,
       scope,
+      logRefused: refusalLogger('delete'),
       reply: { data: z.null(), example: null },
       refusals: [noUpload, isUploadedElsewhere],
       async handle(call) {

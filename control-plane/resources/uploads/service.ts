@@ -1,7 +1,12 @@
 import { clock } from '../../../shared/runtime/clock.ts'
 import { UploadDirectory, type NamedUpload } from '../../../shared/storage/uploads/upload-directory.ts'
 import type { UploadFile } from '../../../shared/storage/uploads/open-uploads.ts'
-import { loggedFileAct } from '../../../shared/storage/uploads/file-acts.ts'
+import {
+  failureReason,
+  logFileAct,
+  loggedFileAct,
+  type FileAct,
+} from '../../../shared/storage/uploads/file-acts.ts'
 import { composeName, joinName } from '../../../shared/values/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
@@ -49,13 +54,15 @@ export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   }
 }
 
-/** The line of an upload that is refused before its handler. */
-export function logRefusedUpload(call: RefusedCall, error: unknown): void {
-  const filename = joinName(call.caller.uploadsFolder, composeName(nameInPath(call)))
-  const log = new TransferLog(call, 'upload', filename)
-  log.failed(error)
-  log.write()
-}
+/** Returns what writes the line of an act that is refused before its handler. */
+export const refusalLogger =
+  (event: FileAct['event']) =>
+  (call: RefusedCall, error: unknown): void => {
+    const filename = joinName(call.caller.uploadsFolder, composeName(nameInPath(call)))
+    const reason = failureReason(error, [RequestError])
+    const transfer = event === 'delete' ? {} : { bytes: 0, seconds: 0, resumed: false }
+    logFileAct(clientLog(call), { event, protocol: 'http', filename, ...transfer, result: 'refused', reason })
+  }
 
 interface Received {
   /** As the caller sees it. */
