@@ -101,6 +101,18 @@ export class ApiClient {
     }
   }
 
+  /** Resolves to the FTP address that the service tells people; null where it knows none or isn't asked by a proxy. */
+  async ftpUrl(): Promise<string | null> {
+    try {
+      const headers = { accept: 'application/json' }
+      const { body } = await request(`${this.#url}/`, { dispatcher: this.#agent, headers })
+      const { ftp } = (await body.json()) as { ftp?: unknown }
+      return typeof ftp === 'string' ? ftp : null
+    } catch {
+      return null
+    }
+  }
+
   async #call<T>(
     method: Method,
     path: string,

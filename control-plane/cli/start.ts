@@ -1,3 +1,4 @@
+import path from 'node:path'
 import { isStartedByNpm } from '../../shared/runtime/config.ts'
 import { runProcess } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
@@ -5,6 +6,7 @@ import { versionWithCommit } from '../../shared/runtime/package-version.ts'
 import { startOwnMongoDB } from '../../shared/runtime/mongod/own-mongodb.ts'
 import { createSecretsKey } from '../../shared/store/secrets.ts'
 import { superviseChild } from './supervised-child.ts'
+import { shellQuoted } from './terminal.ts'
 
 const help = `Usage: npm start
 
@@ -55,7 +57,7 @@ await runProcess('start', async (process) => {
     mongodb_password_file: embedded?.passwordFile ?? null,
     api_key: controlPlane.ready.api_key,
   }
-  process.ready(line, forPeople(line))
+  process.ready(line, forPeople(line, embedded === null ? null : path.resolve(settings.DATA_DIR)))
 })
 
 interface Addresses {
@@ -66,11 +68,21 @@ interface Addresses {
   api_key?: string | null | undefined
 }
 
-/** What a person at a terminal needs: where everything is, the first key, and the commands to begin with. */
-function forPeople({ http = '', ftp = '', metrics, mongodb, api_key: key = null }: Addresses): string {
+/**
+ * What a person at a terminal needs: where everything is, the first key, and the commands to begin with. `dataFolder` is
+ * that of the embedded database.
+ */
+function forPeople(
+  { http = '', ftp = '', metrics, mongodb, api_key: key = null }: Addresses,
+  dataFolder: string | null,
+): string {
   // Outside of the clone npx would fetch another package of this name.
   const rollcall = isStartedByNpm() ? 'npx rollcall' : 'rollcall'
   const url = http === 'http://127.0.0.1:8080' ? '' : `  export ROLLCALL_URL=${http}\n`
+  const recovery =
+    dataFolder === null
+      ? `run "${rollcall} recover-key" with this MONGODB_URI.`
+      : `stop this service, then run: DATA_DIR=${shellQuoted(dataFolder)} ${rollcall} recover-key`
   return `
 Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
 
@@ -82,8 +94,8 @@ Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
 ${key === null ? '' : `\nThe first API key, which is shown only now: ${key}\n`}
 Next, in another terminal:
 
-${url}  export ROLLCALL_API_KEY=${key ?? `KEY   # ${rollcall} recover-key makes one`}
+${url}  export ROLLCALL_API_KEY=${key ?? 'KEY'}
   ${rollcall} list create --name News
   ${rollcall} import people.csv --list News --watch
-`
+${key === null ? `\nIf the key is lost, ${recovery}\n` : ''}`
 }

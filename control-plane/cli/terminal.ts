@@ -195,8 +195,9 @@ export function ask(
     lines.on('SIGINT', () => lines.close())
     lines.on('close', () => {
       if (options.isSecret === true || answer === null) err.write('\n')
-      if (answer === null) process.kill(process.pid, 'SIGINT')
-      else resolve(answer)
+      if (answer !== null) resolve(answer)
+      // A signal to itself would come too late for a handler: nothing keeps the process until then.
+      else if (!process.emit('SIGINT')) process.kill(process.pid, 'SIGINT')
     })
     lines.question(options.isSecret === true ? '' : prompt, (text) => {
       answer = text

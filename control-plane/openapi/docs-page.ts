@@ -35,7 +35,11 @@ export function docsPage(): Router {
     response.type('application/javascript').send(initializer)
   })
   for (const [name, title] of Object.entries(pages))
-    router.get(`/${name}`, async (_request, response) => {
+    router.get(`/${name}`, async ({ path: requested }, response) => {
+      if (requested.endsWith('/')) {
+        response.redirect(301, `../${name}`)
+        return
+      }
       const text = await readFile(path.join(folder, `${name}.md`), 'utf8')
       response.type('html').send(shell(title, `<main class="page">${await markdown.parse(text)}</main>`))
     })

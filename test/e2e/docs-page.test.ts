@@ -108,6 +108,8 @@ else {
     await page.goto(`${origin}/docs/`)
     const addresses = await all<string>(page, 'nav a', 'href')
     t.ok(addresses.length >= 5)
+    await page.goto(`${origin}/docs/uploads/`)
+    t.equal(page.url(), `${origin}/docs/uploads`, 'links are relative to an address without a slash')
     for (const address of addresses) {
       await page.goto(address)
       await page.locator('h1, h2').first().waitFor()

@@ -204,6 +204,8 @@ t.test(
     const ofPackage = await textOf({})
     t.match(ofPackage, /^ {2}rollcall import people\.csv --list News --watch/m)
     t.notMatch(ofPackage, /npx/)
+    const recovery = `If the key is lost, stop this service, then run: DATA_DIR='${DATA_DIR}' npx rollcall recover-key`
+    t.ok(shown.includes(recovery), shown)
     t.notMatch(shown, /mongodb:\/\/rollcall:[^*@]+@/, 'the password of the database is not shown')
   },
 )

@@ -498,6 +498,21 @@ t.test(
   },
 )
 
+t.test(
+  'Ctrl-C and Ctrl-D at a question remove the upload of the file',
+  { skip: !hasTerminals && 'no pty' },
+  async (t) => {
+    const list = await makeList('Interrupted')
+    const source = await file('interrupted.csv.gz', gzipSync('email\nann@example.com\n'))
+    for (const typed of ['\\x03', '\\x04']) {
+      const { code, out } = await onTerminal(['import', source, '--list', String(list)], [['[Y/n', typed]])
+      t.equal(code, 130, out)
+      t.notMatch(out, /Warning/)
+      t.same(await service.get('/uploads'), [])
+    }
+  },
+)
+
 t.test('fields are created of the columns that have none', async (t) => {
   const list = await makeList('New fields')
   await makeField(list, 'Plan')

@@ -568,6 +568,12 @@ t.test('rollcall key create asks for the role, and prints what to send to a part
   )
   t.notMatch(out, /rollcall(?!_)|folder/i, 'it names neither the product nor the folder')
   t.match(await call('GET', '/uploads', undefined, { key }), { status: 200 })
+
+  const elsewhere = await service.start('control-plane', { PUBLIC_FTP_URL: 'ftp://files.invalid:2100' })
+  const settings = { ROLLCALL_URL: elsewhere.ready.http!, ROLLCALL_FTP: '' }
+  const published = await command(['key', 'create', '--name', 'Told', '--uploads'], settings)
+  t.match(published, { code: 0, out: /^Host +127\.0\.0\.1 \(HTTP\), files\.invalid \(FTP\)$/m })
+  t.match(published.out, /-p 2100 .* files\.invalid$/m, 'the address that the service tells people')
 })
 
 t.test('on a terminal the role has no default', { skip: !hasTerminals && 'no pty' }, async (t) => {

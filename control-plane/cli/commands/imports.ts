@@ -180,9 +180,9 @@ function sayState({ terminal }: Session, view: ImportView): void {
 }
 
 /** How long an ended import took, and how fast it was. The API's times are in whole seconds. */
-function duration({ begins_at, finished_at, stats }: ImportView): string {
+function duration({ begins_at, started_at, finished_at, stats }: ImportView): string {
   if (finished_at === null) return ''
-  const seconds = (Date.parse(finished_at) - Date.parse(begins_at)) / 1000
+  const seconds = (Date.parse(finished_at) - Date.parse(started_at ?? begins_at)) / 1000
   if (seconds < 1) return ' in less than a second'
   return ` in ${seconds} s, ${count(Math.round(stats.records_imported / seconds))} rows/s`
 }
@@ -201,7 +201,11 @@ function sayNext(stream: NodeJS.WriteStream, view: ImportView): void {
   if (failed > 0)
     writeSentence(
       stream,
-      `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed > ${view.id}.csv`,
+      `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed > ${view.id}.csv${
+        view.file_format.csv_has_headers
+          ? ''
+          : ' (with --no-headers, and ,- at the end of --map, as their last column has the reasons)'
+      }`,
     )
   else if (view.state === 'finished' && view.dry_run && rows > 0)
     writeSentence(stream, 'No row would fail: import the file without --dry-run')

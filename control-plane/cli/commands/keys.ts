@@ -33,7 +33,8 @@ export async function showKey(session: Session, key: RecordView): Promise<void> 
     return
   }
   const { settings, terminal } = session
-  const ftp = ftpAddress(settings)
+  const published = settings.ROLLCALL_FTP === undefined ? await session.client.ftpUrl() : null
+  const ftp = published === null ? ftpAddress(settings) : new URL(published)
   const hasTls = await offersTls(ftp)
   const folder = key['uploads_folder']
   writeSentence(
