@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { SubscriberFile } from '../../../bench/datasets/subscriber-file.ts'
+import { lockRow } from '../../helpers/locked-row.ts'
 import { createList, importEnd, importText, until, untilIdle, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
@@ -14,6 +15,7 @@ const addresses = big
   .split('\n')
   .filter((line) => line.includes('@'))
   .join('\n')
+const lastAddress = addresses.split('\n').toSorted().at(-1)!
 const create = (listId: number, options: Json = {}): Promise<Json> =>
   post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
@@ -28,22 +30,23 @@ const imported = (view: Json): number => view.stats.records_imported
 const move = async (id: number, name: string) =>
   (await call('POST', `/subscriber_imports/${id}/${name}`)).body
 
-/** An import that has written some of its rows. */
+/** An import that has written some of its rows, and can't end before `letGo`. */
 async function begunImport() {
   const list = await createList(service)
+  const letGo = await lockRow(service, `${list.id}:${lastAddress}`)
   const { id } = await create(list.id)
   await until(
     'some rows',
     () => show(id),
     (view) => imported(view) > 2_000,
   )
-  return { list, id }
+  return { list, id, letGo }
 }
 
 t.test(
   'a paused import stops at once, keeps its list, and resumes where it stopped, with right counts',
   async (t) => {
-    const { list, id } = await begunImport()
+    const { list, id, letGo } = await begunImport()
     t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
     const stopped = await show(id)
     t.ok(imported(stopped) < rows, `paused at ${imported(stopped)}`)
@@ -53,6 +56,7 @@ t.test(
       'what is counted is what is there',
     )
     await untilIdle(service.processes.engine!)
+    await letGo()
     t.equal(imported(await show(id)), imported(stopped), 'nothing is written while it is paused')
 
     const second = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -71,7 +75,6 @@ t.test(
 
     t.match(await move(id, 'unpause'), { success: true, data: { state: 'importing' } })
     let last = -1
-    let changes = 0
     for (;;) {
       const view = await show(id)
       const sum = Object.entries(view.stats.subscribers as Record<string, number>).reduce(
@@ -80,12 +83,10 @@ t.test(
       )
       t.equal(sum, imported(view), 'counts add up at any time')
       t.ok(imported(view) >= last, 'and never go back')
-      if (imported(view) > last) changes += 1
       last = imported(view)
       if (view.state === 'finished') break
       await sleep(50)
     }
-    t.ok(changes > 2, `${changes} different counts were seen`)
     t.match(await show(id), {
       state: 'finished',
       stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },
@@ -96,13 +97,14 @@ t.test(
 )
 
 t.test('a cancelled import keeps what is written; its counts and logs stay true', async (t) => {
-  const { list, id } = await begunImport()
+  const { list, id, letGo } = await begunImport()
   t.match(await move(id, 'cancel'), { success: true, data: { state: 'cancelled', finished_at: String } })
   await until(
     'the end of all work',
     () => collections.imports.findOne({ _id: id }),
     (document) => document!.finalized,
   )
+  await letGo()
   const view = await show(id)
   const there = await collections.subscribers.countDocuments({ mailing_list_id: list.id })
   t.equal(view.stats.subscribers.added, there)
@@ -119,8 +121,6 @@ t.test('a cancelled import keeps what is written; its counts and logs stay true'
 
 t.test('an import waits for its time, and imports of a list go in the order of begins_at', async (t) => {
   const list = await createList(service)
-  const startedAt = Date.now()
-  const at = (ms: number) => new Date(startedAt + ms).toISOString()
   const make = (begins_at: string, name: string): Promise<Json> =>
     post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
@@ -130,9 +130,13 @@ t.test('an import waits for its time, and imports of a list go in the order of b
         file_source: { type: 'json', content: `email\n${name}@y.co` },
       },
     })
-  const later = await make(at(4_000), 'later')
-  const sooner = await make(at(3_000), 'sooner')
+  const later = await make('2100-01-02T00:00', 'later')
+  const sooner = await make('2100-01-01T00:00', 'sooner')
   t.match(await show(sooner.id), { state: 'scheduled', waiting_for_import_id: null })
+  const waitMs = { $cond: [{ $eq: ['$_id', later.id] }, 2_000, 1_000] }
+  await collections.imports.updateMany({ mailing_list_id: list.id }, [
+    { $set: { begins_at: { $add: ['$$NOW', waitMs] } } },
+  ])
   for (const { id } of [sooner, later]) t.match(await importEnd(service, id), { state: 'finished' })
   const stored = async ({ id }: Json) => (await collections.imports.findOne({ _id: id }))!
   const [first, second] = [await stored(sooner), await stored(later)]
