@@ -15,6 +15,7 @@ import {
 } from '../helpers/raw-web-server.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { memoryGrowth } from '../helpers/memory-growth.ts'
+import { repeatWhile } from '../helpers/repeat-while.ts'
 import { importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /**
@@ -84,6 +85,27 @@ const large: Case[] = [
     },
     message: /more than 100 MB/,
     tries: 1,
+  },
+]
+
+const silent: Case[] = [
+  { path: '/silent', answer: stall, message: /couldn't be downloaded: .*Timeout/, tries: 3 },
+  {
+    path: '/silent-body',
+    answer: (socket) => {
+      socket.write(head(200, { 'content-length': 1_000 }) + rows)
+    },
+    message: /broke off after 28 of 1000 bytes: .*Timeout/,
+    tries: 3,
+  },
+  {
+    path: '/slow-headers',
+    answer: (socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nx: ')
+      drip(socket, 'x', 200)
+    },
+    message: /couldn't be downloaded: .*Timeout/,
+    tries: 3,
   },
 ]
 
@@ -246,24 +268,6 @@ const hostile: Case[] = [
     message: /broke off after 90 of \d+ bytes/,
     tries: 3,
   },
-  { path: '/silent', answer: stall, message: /couldn't be downloaded: .*Timeout/, tries: 3 },
-  {
-    path: '/silent-body',
-    answer: (socket) => {
-      socket.write(head(200, { 'content-length': 1_000 }) + rows)
-    },
-    message: /broke off after 28 of 1000 bytes: .*Timeout/,
-    tries: 3,
-  },
-  {
-    path: '/slow-headers',
-    answer: (socket) => {
-      socket.write('HTTP/1.1 200 OK\r\nx: ')
-      drip(socket, 'x', 200)
-    },
-    message: /couldn't be downloaded: .*Timeout/,
-    tries: 3,
-  },
   {
     path: '/to-forbidden',
     answer: redirect(`http://127.0.0.2:${forbidden.port}/`),
@@ -339,16 +343,19 @@ const hostile: Case[] = [
 ]
 
 const service = await startService(t, ['control-plane'])
-const engine = await startHastyEngine(t, service, {
-  bounds: { bytes: maxBytes, retryAfterMs: [50, 100], silenceMs: 3_000 },
-  answers: {
-    'evil.test': [['127.0.0.2']],
-    'mixed.test': [['127.0.0.1', '127.0.0.2']],
-  },
-})
+const startEngine = (silenceMs: number) =>
+  startHastyEngine(t, service, {
+    bounds: { bytes: maxBytes, retryAfterMs: [50, 100], silenceMs },
+    answers: {
+      'evil.test': [['127.0.0.2']],
+      'mixed.test': [['127.0.0.1', '127.0.0.2']],
+    },
+  })
+
+let engine = await startEngine(3_000)
 
 const answers: Record<string, RawAnswer> = {
-  ...Object.fromEntries([...hostile, ...large].map(({ path, answer }) => [path, answer])),
+  ...Object.fromEntries([...silent, ...hostile, ...large].map(({ path, answer }) => [path, answer])),
   '/good': answer(200, {}, rows),
   '/large': answer(200, { 'content-encoding': 'gzip' }, blankLines),
 }
@@ -356,10 +363,6 @@ const web = await startRawWebServer(t, answers)
 const base = `http://127.0.0.1:${web.port}`
 
 const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
-
-/** The engine's maximum while the work runs, above the value before it, in MB. */
-const growthDuring = async (work: () => Promise<unknown>): Promise<number> =>
-  (await memoryGrowth(engine.child.pid, work)).growth
 
 async function check(t: Test, { path, message, tries }: Case, id: number): Promise<void> {
   const view = await end(id)
@@ -369,6 +372,33 @@ async function check(t: Test, { path, message, tries }: Case, id: number): Promi
   if (tries === 3) t.match(view.error_message, /\(the last of 3 tries\)$/)
 }
 
+/** All at once. */
+async function checkAll(t: Test, cases: Case[]): Promise<void> {
+  const created = []
+  for (const { path } of cases) created.push((await createUrlImport(service, base + path)).id)
+  for (const [i, known] of cases.entries()) await check(t, known, created[i])
+}
+
+/**
+ * The engine's maximum while the work runs, above the value before it, in MB. Uncollected garbage differs each time; what
+ * the work costs is there every time.
+ */
+const growthDuring = (work: () => Promise<unknown>): Promise<number> =>
+  repeatWhile(
+    async () => {
+      web.requests.clear()
+      return (await memoryGrowth(engine.child.pid, work)).growth
+    },
+    (growth) => growth >= 64,
+  )
+
+t.test('silent servers end their imports', async (t) => {
+  await checkAll(t, silent)
+  await engine.stop()
+  // The servers below are in this process too, which may be silent for 3 s on a busy machine.
+  engine = await startEngine(60_000)
+})
+
 // Memory for valid files doesn't count, nor garbage of a large one that isn't collected yet.
 t.test('valid files are imported, small and large', async (t) => {
   for (const path of ['/good', '/large'])
@@ -376,25 +406,13 @@ t.test('valid files are imported, small and large', async (t) => {
 })
 
 t.test('hostile servers end their imports in the right state, with the right sentence', async (t) => {
-  const growth = await growthDuring(async () => {
-    const created = []
-    for (const { path } of hostile) created.push((await createUrlImport(service, base + path)).id)
-    for (const [i, known] of hostile.entries()) await check(t, known, created[i])
-  })
+  const growth = await growthDuring(() => checkAll(t, hostile))
   t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
 })
 
 t.test('endless files and bombs are refused with bounded memory', async (t) => {
   for (const known of large) {
-    // Uncollected garbage differs each time; what a file costs is there every time.
-    let growth = Infinity
-    for (let tries = 0; tries < 3 && growth >= 64; tries += 1) {
-      web.requests.delete(known.path)
-      const grown = await growthDuring(async () => {
-        await check(t, known, (await createUrlImport(service, base + known.path)).id)
-      })
-      growth = Math.min(growth, grown)
-    }
+    const growth = await growthDuring(() => checkAll(t, [known]))
     t.ok(growth < 64, `${known.path}: memory grew by ${growth.toFixed(0)} MB`)
   }
 })
