@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { closeSync, constants, openSync } from 'node:fs'
 import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { createEngineMetrics } from '../../engine/metrics.ts'
@@ -61,6 +62,9 @@ const fifo = path.join(folder, 'fifo')
 execFileSync('mkfifo', [fifo])
 const letGo = () => closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
 
+/** Resolves to "late" when the work takes longer. */
+const within = (ms: number, work: Promise<unknown>) => Promise.race([work, sleep(ms, 'late', { ref: false })])
+
 t.test('other work goes through while a file server hangs', { timeout: 300_000 }, async (t) => {
   const reserve = new DiskReserve({ STAGING: 'disk', DATA_DIR: folder, DISK_RESERVE_MB: 1 })
   await reserve.check()
@@ -68,29 +72,22 @@ t.test('other work goes through while a file server hangs', { timeout: 300_000 }
   const reads = Array.from({ length: threads }, () => open(fifo, 'r'))
 
   t.test('ended imports are finalized all the same, and their files wait', async (t) => {
-    const startedAt = Date.now()
-    t.same(await Promise.all(ids.map(finalize)), [true, true, true, true, true, true])
-    const tookMs = Date.now() - startedAt
-    t.comment(`finalized in ${tookMs} ms`)
-    t.ok(tookMs < 20_000)
+    t.same(await within(30_000, Promise.all(ids.map(finalize))), [true, true, true, true, true, true])
     t.equal(await collections.imports.countDocuments({ finalized: true, holds_list: { $exists: false } }), 6)
   })
 
   t.test('the disk that says nothing has no space', async (t) => {
-    const startedAt = Date.now()
     const message = /the file system of .* hasn't reported for \d+ s how much space is free/
-    await t.rejects(reserve.check(), { name: 'DiskReserveReached', message })
-    t.ok(Date.now() - startedAt < 10_000)
-    const againAt = Date.now()
-    await t.rejects(reserve.check(), { name: 'DiskReserveReached', message })
-    t.ok(Date.now() - againAt < 1_000, 'who asks then is told at once')
+    await t.rejects(within(10_000, reserve.check()), { name: 'DiskReserveReached', message })
+    const again = within(1_000, reserve.check())
+    await t.rejects(again, { name: 'DiskReserveReached', message }, 'who asks then is told at once')
   })
 
   t.test('work that hung ends when the file server is back', async (t) => {
     letGo()
     for (const handle of await Promise.all(reads)) await handle.close()
     const left = () => readdir(path.join(folder, 'staging'))
-    await until('the removals', left, (names) => names.length === 0, 10_000)
+    await until('the removals', left, (names) => names.length === 0)
     t.same(await left(), [])
     await until(
       'space',
@@ -100,7 +97,6 @@ t.test('other work goes through while a file server hangs', { timeout: 300_000 }
           () => false,
         ),
       (hasSpace) => hasSpace,
-      10_000,
     )
   })
 })

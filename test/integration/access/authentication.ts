@@ -5,8 +5,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { hashKey, keyHashSecret } from '../../../shared/store/api-keys.ts'
-import { basic, bootstrapKey, callerOf, startProcess, until, type Json } from '../../helpers/service.ts'
+import {
+  basic,
+  bootstrapKey,
+  callerOf,
+  controlPlaneOrigin,
+  startProcess,
+  until,
+  type Json,
+} from '../../helpers/service.ts'
 import { gatedDatabase } from '../../helpers/gated-database.ts'
+import { growthSince } from '../../helpers/metric-value.ts'
 import { service } from './service.ts'
 
 const { call, post } = service
@@ -231,6 +240,7 @@ t.test('a key that loses its right while its body arrives changes nothing', asyn
   const reduced = await keyOf({ user_id: user.id })
   const deactivated = await keyOf({ role: 'organization_admin' })
   const file_source = { type: 'json', content: 'email\nslow@example.com\n' }
+  const growth = await growthSince(`${controlPlaneOrigin(service)}/metrics`)
   const requests = await Promise.all(
     [
       [
@@ -248,6 +258,15 @@ t.test('a key that loses its right while its body arrives changes nothing', asyn
       [deactivated, 'POST', '/mailing_lists', { mailing_list: { name: 'Made too late' } }],
       [reduced, 'PUT', `/mailing_lists/${list.id}`, { mailing_list: { name: 'Renamed too late' } }],
     ].map(([{ key }, method, path, body]) => beginRequest(key, method, path, JSON.stringify(body))),
+  )
+  const used = { _id: { $in: [revoked.id, reduced.id, deactivated.id] }, last_used_at: { $exists: true } }
+  await until(
+    'all requests and the checks of their keys',
+    async () => [
+      await growth('rollcall_http_requests_in_flight'),
+      await service.collections.apiKeys.countDocuments(used),
+    ],
+    ([requests, keys]) => requests === 4 && keys === 3,
   )
   // Longer than what is checked once holds.
   await sleep(2_200)

@@ -6,7 +6,7 @@ import { MongoClient, type Collection, type Document, type MongoClientOptions } 
 import t, { type Test } from 'tap'
 import { clientOptions } from '../../../shared/runtime/database.ts'
 import { driverRetryReason, isCommandTimeout } from '../../../shared/runtime/driver-errors.ts'
-import { testMongodbUri } from '../../helpers/service.ts'
+import { testMongodbUri, until } from '../../helpers/service.ts'
 
 /** Connections to the database that break, or are closed, while a command is written to them. */
 
@@ -17,6 +17,9 @@ interface Link {
   breakAll: (how: 'reset' | 'stall') => void
 }
 
+/** So that a lost server is noticed soon. A busy one may be taken for lost. */
+const shortTimeouts = { serverSelectionTimeoutMS: 1_000, connectTimeoutMS: 1_000 }
+
 async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link> {
   const uri = new URL(testMongodbUri())
   const done = new Int32Array(new SharedArrayBuffer(4))
@@ -26,10 +29,9 @@ async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link
   const [port] = (await once(proxy, 'message')) as [number]
   uri.host = `127.0.0.1:${port}`
   uri.search = '?directConnection=true'
-  const timeouts = { serverSelectionTimeoutMS: 1_000, connectTimeoutMS: 1_000, socketTimeoutMS: 2_000 }
   const client = new MongoClient(uri.href, {
     ...clientOptions,
-    ...timeouts,
+    socketTimeoutMS: 2_000,
     heartbeatFrequencyMS: 1_000,
     minHeartbeatFrequencyMS: 100,
     ...options,
@@ -43,7 +45,12 @@ async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link
     await direct.close()
   })
   const collection = db.collection('some')
-  await collection.insertOne({ first: true })
+  const insertion = () =>
+    collection.updateOne({}, { $set: { first: true } }, { upsert: true }).then(
+      () => true,
+      () => false,
+    )
+  await until('the first document', insertion, Boolean)
   const breakAll = (how: 'reset' | 'stall') => {
     const doneBefore = Atomics.load(done, 0)
     proxy.postMessage(how)
@@ -74,7 +81,7 @@ t.test('a command whose connection was reset before is repeated', async (t) => {
 })
 
 t.test('a write that waits for room in the socket ends when its connection does', async (t) => {
-  const { collection, breakAll } = await openLink(t)
+  const { collection, breakAll } = await openLink(t, shortTimeouts)
   breakAll('stall')
   const error: unknown = await collection.insertMany(largeDocuments()).catch((error: unknown) => error)
   t.equal(driverRetryReason(error), 'network', 'and may be repeated later')
@@ -118,7 +125,7 @@ t.test(
 )
 
 t.test('bulk writes that find no server, or lose it, may be repeated later', async (t) => {
-  const { collection, breakAll } = await openLink(t)
+  const { collection, breakAll } = await openLink(t, shortTimeouts)
   breakAll('stall')
   const failures = await Promise.all(
     [
