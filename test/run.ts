@@ -9,6 +9,7 @@ import { programSearchPath } from '../shared/runtime/config.ts'
 import { createLogger } from '../shared/runtime/logger.ts'
 import { MongoClient } from 'mongodb'
 import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
+import { stallProcesses } from './helpers/stalls.ts'
 import { readProtocol, type SkippedTest } from './helpers/tap-protocol.ts'
 
 /**
@@ -18,6 +19,8 @@ import { readProtocol, type SkippedTest } from './helpers/tap-protocol.ts'
  * With ROLLCALL_TEST_MONGODB_URI in the environment they use that server instead. It must be a replica set with
  * `enableTestCommands=1`, as tests set fail points. Tests that start servers of their own are skipped then, and
  * listed.
+ *
+ * With ROLLCALL_STALLS=8 some process is suspended for 1 to 5 s each 8 s: no test may depend on a quick machine.
  *
  * The server's files are in memory where there is enough of it. Each test file makes all collections and indexes
  * anew, some 120 files that a disk would sync one by one.
@@ -64,6 +67,8 @@ try {
   // A fresh installation of tap has its default plugins, and would use them in the run that builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
   console.log(`MongoDB ${await serverVersion()}`)
+  const stallSeconds = Number(process.env['ROLLCALL_STALLS'] ?? 0)
+  if (stallSeconds > 0) void stallProcesses(stallSeconds, stopping.signal)
   exitCode = await runTap(externalUri === undefined ? named.map(filesOf) : await filesForExternalServer())
 } finally {
   await server.stop()
