@@ -137,7 +137,7 @@ t.test('a take-over is logged with the process that died and the imports that it
   await takeOverFromEngines(database, log).runOnce()
   t.match(
     lines.find((line) => line['host'] === 'far'),
-    { dead_engine: engineId.slice(0, 8), host: 'far', pid: 4711, chunks: 1, steps: 1, imports: [1, 6] },
+    { dead_engine: engineId.slice(0, 8), host: 'far', dead_pid: 4711, chunks: 1, steps: 1, imports: [1, 6] },
   )
 })
 
