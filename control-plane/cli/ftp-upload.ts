@@ -7,28 +7,40 @@ import { certificateHint, CommandFailure, isCertificateProblem } from './failure
 import { fileChanged, type SourceFile } from './source-file.ts'
 import { uploadName } from './upload-name.ts'
 
+/**
+ * `ftp:` uses TLS if the server has `AUTH TLS`. `ftps:` always uses TLS, from the first byte and by default on port 990.
+ * It uses `AUTH TLS` on port 21, and when the server answers in clear text.
+ */
+export interface FtpAddress {
+  protocol: 'ftp:' | 'ftps:'
+  hostname: string
+  port: number
+}
+
 export interface FtpTarget {
-  /**
-   * `ftp://HOST:PORT` uses TLS if the server has `AUTH TLS`. `ftps://HOST:PORT` always uses TLS, from the first byte
-   * and by default on port 990. It uses `AUTH TLS` on port 21, and when the server answers in clear text.
-   */
-  url: URL
+  address: FtpAddress
   /** The API key, which is the password. */
   key: string
 }
 
-export function ftpAddress({ ROLLCALL_URL, ROLLCALL_FTP }: ClientSettings): URL {
-  return new URL(ROLLCALL_FTP ?? `ftp://${new URL(ROLLCALL_URL).hostname}:2121`)
+export const ftpAddress = ({ ROLLCALL_URL, ROLLCALL_FTP }: ClientSettings): FtpAddress =>
+  readFtpAddress(ROLLCALL_FTP ?? `ftp://${new URL(ROLLCALL_URL).hostname}`, 2121)
+
+/** Reads `ftp://HOST:PORT`. `defaultPort` is that of `ftp:`. */
+export function readFtpAddress(text: string, defaultPort: number): FtpAddress {
+  const { protocol, hostname } = new URL(text)
+  // URL drops the port 21 of ftp.
+  const port = /:(\d+)\/?$/.exec(text)?.[1]
+  return protocol === 'ftps:'
+    ? { protocol, hostname, port: Number(port ?? 990) }
+    : { protocol: 'ftp:', hostname, port: Number(port ?? defaultPort) }
 }
 
-export const ftpPort = ({ port, protocol }: URL): number =>
-  Number(port || (protocol === 'ftps:' ? 990 : 2121))
-
 /** Whether the server offers TLS; null when none answers there within 5 s. It isn't logged in to. */
-export async function offersTls(url: URL): Promise<boolean | null> {
+export async function offersTls(address: FtpAddress): Promise<boolean | null> {
   const client = new Client(5_000)
   try {
-    return await connect(client, url)
+    return await connect(client, address)
   } catch (error) {
     // A certificate that isn't trusted here is one all the same.
     return isCertificateProblem(error) ? true : null
@@ -61,18 +73,22 @@ export async function removeByFtp(target: FtpTarget, name: string): Promise<void
 }
 
 async function withConnection(target: FtpTarget, use: (client: Client) => Promise<void>): Promise<void> {
-  const { url, key } = target
+  const { address, key } = target
   const client = new Client(60_000)
   try {
-    const isEncrypted = await connect(client, url)
+    const isEncrypted = await connect(client, address)
     await client.login('api', key)
     if (isEncrypted) await client.useDefaultSettings()
     else await client.send('TYPE I')
     await use(client)
   } catch (error) {
-    throw new CommandFailure(`the upload to ${url.protocol}//${url.host} failed: ${errorMessage(error)}`, {
-      hint: hintFor(error),
-    })
+    const { protocol, hostname, port } = address
+    throw new CommandFailure(
+      `the upload to ${protocol}//${hostname}:${port} failed: ${errorMessage(error)}`,
+      {
+        hint: hintFor(error),
+      },
+    )
   } finally {
     client.close()
   }
@@ -88,10 +104,10 @@ function hintFor(error: unknown): string | null {
 }
 
 /** Resolves to whether the connection is encrypted. */
-async function connect(client: Client, url: URL): Promise<boolean> {
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  const isFtps = url.protocol === 'ftps:'
-  const server = { host, address: host, port: ftpPort(url) }
+async function connect(client: Client, { protocol, hostname, port }: FtpAddress): Promise<boolean> {
+  const host = hostname.replace(/^\[|\]$/g, '')
+  const isFtps = protocol === 'ftps:'
+  const server = { host, address: host, port }
   if (isFtps && server.port !== 21) {
     try {
       await connectImplicitTls(client, server)
@@ -107,7 +123,7 @@ async function connect(client: Client, url: URL): Promise<boolean> {
   } catch (error) {
     // Only a server that refuses TLS may get the key in clear text; after any other failure it must not.
     const hasNone = error instanceof FTPError && error.code >= 500
-    if (hasNone && url.protocol === 'ftp:') return false
+    if (hasNone && !isFtps) return false
     throw error
   }
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { isIP } from 'node:net'
 import type { Request, RequestHandler, Response } from 'express'
 import { Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/runtime/clock.ts'
@@ -97,8 +98,14 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
   }
 }
 
-/** An IPv4 address that comes over an IPv6 socket loses its prefix ::ffff:. */
-const clientAddress = (request: Request): string => (request.ip ?? '').replace(/^::ffff:/, '')
+/**
+ * The socket's address, or the one that a trusted proxy names, with or without a port. What a proxy passes on and is no
+ * address counts as the proxy's. An IPv4 address that comes over an IPv6 socket loses its prefix ::ffff:.
+ */
+function clientAddress({ ip = '', socket }: Request): string {
+  const [, bare = ip] = /^\[(.+)\](?::\d+)?$/.exec(ip) ?? /^([\d.]+):\d+$/.exec(ip) ?? []
+  return (isIP(bare) > 0 ? bare : (socket.remoteAddress ?? '')).replace(/^::ffff:/, '')
+}
 
 function callerFields(response: Response) {
   const { caller, state } = requestLocals(response)

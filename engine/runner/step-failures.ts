@@ -153,5 +153,5 @@ async function fail(run: StepRun, reason: FailureReason, message: string): Promi
   // The error of an engine that has lost the step may be caused by the engine that has it now, and is ignored.
   if (!(await failImport(database.collections, step, message))) return
   metrics.importFailed(reason)
-  await logFailedImport({ database, log }, step.id, { from: document.state, message })
+  await logFailedImport({ database, log }, step.id, { from: document.state, message, reason })
 }

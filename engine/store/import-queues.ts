@@ -167,8 +167,11 @@ export async function readWaitMs({ imports }: Collections): Promise<number> {
   return Math.min(scheduled?.ms ?? Infinity, step?.ms ?? Infinity)
 }
 
-export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'pinned' | 'content'> & {
-  source: Pick<ImportDocument['source'], 'type' | 'deleted_blob'>
+export type EndedImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'state' | 'pinned' | 'content' | 'started_at'
+> & {
+  source: Pick<ImportDocument['source'], 'type' | 'filename' | 'deleted_blob'>
   options: Pick<ImportDocument['options'], 'dry_run'>
 }
 
@@ -207,8 +210,8 @@ export function listEndedImports(
       },
       {
         projection: {
-          ...{ organization_id: 1, state: 1, pinned: 1 },
-          ...{ 'source.type': 1, 'source.deleted_blob': 1, 'options.dry_run': 1 },
+          ...{ organization_id: 1, state: 1, pinned: 1, started_at: 1, 'options.dry_run': 1 },
+          ...{ 'source.type': 1, 'source.filename': 1, 'source.deleted_blob': 1 },
         },
       },
     )

@@ -1,4 +1,4 @@
-import { loggedFileAct } from '../../shared/storage/uploads/file-acts.ts'
+import { failureReason, logFileAct, loggedFileAct } from '../../shared/storage/uploads/file-acts.ts'
 import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
 import { listingLine, type ReplyLine } from '../ftp-srv-internals.ts'
@@ -126,7 +126,12 @@ export const fileCommands: CommandDefinitions = {
     description: 'The file to rename',
     async handler(session, arg) {
       session.renameFrom = undefined
-      const file = await findFile(session, arg)
+      const filename = session.fs.nameOf(arg ?? '')
+      const act = { event: 'rename', protocol: 'ftp', filename } as const
+      const file = await findFile(session, arg).catch((error: unknown) => {
+        logFileAct(session.clientLog, { ...act, result: 'refused', reason: failureReason(error, [FtpError]) })
+        throw error
+      })
       session.renameFrom = session.fs.absolute(arg ?? '')
       await session.reply(350, `${file.name}: send RNTO with the new name`)
     },

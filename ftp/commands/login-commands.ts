@@ -213,9 +213,14 @@ async function startTls(session: FtpSession, certificate: Certificate): Promise<
   if (!isSecure) context.log.info({ address: control.remoteAddress }, 'a TLS handshake failed')
 }
 
-function requireTlsForLogin({ context, control }: FtpSession): void {
-  if (context.isTlsRequired && control.tls === null)
-    throw new FtpError(530, 'this server requires TLS; send AUTH TLS before USER')
+function requireTlsForLogin(session: FtpSession): void {
+  const { context, control } = session
+  if (!context.isTlsRequired || control.tls !== null) return
+  const reason = 'this server requires TLS; send AUTH TLS before USER'
+  // It counts as a wrong login, of which only the first one of a session is a line.
+  if (session.wrongLogins === 0) logRefusedLogin(session, null, reason)
+  session.wrongLogins += 1
+  throw new FtpError(530, reason)
 }
 
 function requireCertificate({ context }: FtpSession): Certificate {

@@ -20,8 +20,8 @@ interface StateChange {
   from: ImportState | null
   to: ImportState
   by: ChangedBy
-  /** At the end. */
-  end?: { at: Date; counts: ImportCounts; reason?: string }
+  /** At the end; `isOfClient`: it failed for what its file or its request is. */
+  end?: { at: Date; counts: ImportCounts; reason?: string; isOfClient?: boolean }
 }
 
 type LoggedImport = Pick<ImportDocument, 'organization_id' | 'mailing_list_id' | 'source' | 'started_at'>
@@ -50,7 +50,7 @@ export function logImportState(
       ? {}
       : { seconds: secondsBetween(started_at, end.at), reason: end.reason, ...pickCounts(end.counts) }),
   }
-  log[to === 'failed' ? 'warn' : 'info'](fields, messageOf(from, to))
+  log[to === 'failed' && end?.isOfClient !== true ? 'warn' : 'info'](fields, messageOf(from, to))
 }
 
 function messageOf(from: ImportState | null, to: ImportState): string {

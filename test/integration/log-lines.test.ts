@@ -94,6 +94,10 @@ t.test('downloads, renames and deletions by FTP are lines too', async (t) => {
   await session.command('RNTO new.csv')
   await session.command('DELE new.csv')
   await session.command('DELE new.csv')
+  await session.command('RNFR new.csv')
+  t.match(await found('ftp', { event: 'rename', filename: 'new.csv' }), [
+    { ...who, result: 'refused', reason: 'no such file' },
+  ])
   t.match(await found('ftp', { event: 'download', filename: 'old.csv' }), [
     { ...who, protocol: 'ftp', bytes: 6, size: 6, result: 'complete' },
   ])
@@ -285,7 +289,14 @@ t.test('each change of state by an engine is a line, the last one with duration 
   t.match(await found('engine', failed, 3), [
     { to: 'splitting' },
     { to: 'importing' },
-    { ...byEngine, from: 'importing', to: 'failed', failed: 1, reason: /no record of the file is valid/ },
+    {
+      ...byEngine,
+      level: 'info',
+      from: 'importing',
+      to: 'failed',
+      failed: 1,
+      reason: /no record of the file is valid/,
+    },
   ])
 })
 

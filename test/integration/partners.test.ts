@@ -579,6 +579,12 @@ t.test('rollcall key create asks for the role, and prints what to send to a part
 
   const elsewhere = await service.start('control-plane', { PUBLIC_FTP_URL: 'ftp://files.invalid:2100' })
   const settings = { ROLLCALL_URL: elsewhere.ready.http!, ROLLCALL_FTP: '' }
+  t.match(
+    await command(['key', 'create', '--name', 'Usual', '--uploads'], {
+      ROLLCALL_FTP: 'ftp://files.invalid:21',
+    }),
+    { code: 0, out: /, 21 \(FTP\)$[^]* -p 21 .* files\.invalid$/m },
+  )
   const published = await command(['key', 'create', '--name', 'Told', '--uploads'], settings)
   t.match(published, { code: 0, out: /^Host +127\.0\.0\.1 \(HTTP\), files\.invalid \(FTP\)$/m })
   t.match(published.out, /-p 2100 .* files\.invalid$/m, 'the address that the service tells people')

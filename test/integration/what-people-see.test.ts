@@ -118,6 +118,32 @@ t.test('an upload is deleted with the end of its import, unless a newer one has 
   )
   t.ok((await uploads()).includes('newer.csv'))
 
+  // Nothing has read what another name has by then.
+  for (const name of ['never-begun.csv', 'not-there.csv']) {
+    await upload(name)
+    const { id } = await from(name, inYears)
+    const session = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    t.match(await session.command(`RNFR ${name}`), /^350 /)
+    t.match(await session.command(`RNTO kept-${name}`), /^250 /)
+    session.close()
+    if (name === 'never-begun.csv') await post(`/subscriber_imports/${id}/cancel`)
+    else {
+      await collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })
+      t.match(await importEnd(service, id), { state: 'failed', error_message: /there is no file/ })
+    }
+    await until(
+      'its end',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.finalized,
+    )
+    t.ok((await uploads()).includes(`kept-${name}`), name)
+  }
+
+  const inline = { type: 'json', content: 'E-Mail\n', delete_after: true }
+  t.match((await create(list.id, inline)).warnings, [
+    'file_source.delete_after has no effect, as the source is no upload',
+  ])
+
   await upload('kept.csv')
   await importEnd(service, (await create(list.id, { type: 'upload_directory', filename: 'kept.csv' })).id)
   t.ok((await uploads()).includes('kept.csv'))

@@ -1,6 +1,6 @@
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { usage } from '../failures.ts'
-import { ftpAddress, ftpPort, offersTls } from '../ftp-upload.ts'
+import { ftpAddress, offersTls, readFtpAddress, type FtpAddress } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
 import { ask, printable, writeSentence, type Terminal } from '../terminal.ts'
 import { printRecord, type RecordView } from './records.ts'
@@ -34,7 +34,7 @@ export async function showKey(session: Session, key: RecordView): Promise<void> 
   }
   const { settings, terminal } = session
   const published = settings.ROLLCALL_FTP === undefined ? await session.client.ftpUrl() : null
-  const ftp = published === null ? ftpAddress(settings) : new URL(published)
+  const ftp = published === null ? ftpAddress(settings) : readFtpAddress(published, 21)
   const hasTls = await offersTls(ftp)
   const folder = key['uploads_folder']
   writeSentence(
@@ -46,16 +46,20 @@ export async function showKey(session: Session, key: RecordView): Promise<void> 
   if (hasTls === null)
     writeSentence(
       terminal.err,
-      `No FTP server answers at ${ftp.host}, so whether it offers TLS is not known: check it, or set ROLLCALL_FTP to its address.`,
+      `No FTP server answers at ${ftp.hostname}:${ftp.port}, so whether it offers TLS is not known: check it, or set ROLLCALL_FTP to its address.`,
     )
-  terminal.out.write(
-    `${partnerText(key, { http: new URL(settings.ROLLCALL_URL), ftp, hasTls }).join('\n')}\n`,
-  )
+  const http = new URL(settings.ROLLCALL_URL)
+  if ([http, ftp].some(({ hostname }) => /^(127\.|\[::1\]$|localhost$)/.test(hostname)))
+    writeSentence(
+      terminal.err,
+      'An address below is of this machine alone: set ROLLCALL_URL, and PUBLIC_FTP_URL of the service, to what the partner reaches.',
+    )
+  terminal.out.write(`${partnerText(key, { http, ftp, hasTls }).join('\n')}\n`)
 }
 
 interface Doors {
   http: URL
-  ftp: URL
+  ftp: FtpAddress
   hasTls: boolean | null
 }
 
@@ -72,7 +76,7 @@ function partnerText(key: RecordView, { http, ftp, hasTls }: Doors): string[] {
   const api = `${http.href.replace(/\/$/, '')}/svc/api/v2`
   return [
     `Host      ${http.hostname === host ? host : `${http.hostname} (HTTP), ${host} (FTP)`}`,
-    `Ports     ${http.port || (http.protocol === 'https:' ? '443' : '80')} (${http.protocol.slice(0, -1).toUpperCase()}), ${ftpPort(ftp)} (FTP${encryption})`,
+    `Ports     ${http.port || (http.protocol === 'https:' ? '443' : '80')} (${http.protocol.slice(0, -1).toUpperCase()}), ${ftp.port} (FTP${encryption})`,
     'User      api',
     `Password  ${String(key['key'])}`,
     '',
@@ -82,6 +86,6 @@ function partnerText(key: RecordView, { http, ftp, hasTls }: Doors): string[] {
     `  curl --fail --user api --upload-file people.csv ${api}/uploads/people.csv`,
     '',
     'Send a file by FTP, with lftp:',
-    `  lftp -u api -p ${ftpPort(ftp)} -e '${force}put people.csv; bye' ${address}`,
+    `  lftp -u api -p ${ftp.port} -e '${force}put people.csv; bye' ${address}`,
   ]
 }

@@ -84,6 +84,6 @@ export const sayStays = ({ err }: Terminal, name: string, what: string): void =>
 }
 
 const ftpTarget = ({ settings }: Session): FtpTarget => ({
-  url: ftpAddress(settings),
+  address: ftpAddress(settings),
   key: settings.ROLLCALL_API_KEY ?? '',
 })

@@ -129,10 +129,11 @@ async function removeFiles(
   { staging, uploads, quota, log }: FinalizingContext,
   keptBytes?: number,
 ): Promise<void> {
-  const { _id: importId, organization_id: organizationId, source, content, pinned } = document
-  // The upload that the import has read, or where it never began the one of its creation.
-  if (source.deleted_blob !== undefined) {
-    const filename = await uploads.deleteFile(organizationId, pinned ?? source.deleted_blob)
+  const { _id: importId, organization_id: organizationId, source, content, pinned, started_at } = document
+  // The upload that the import has read; where it never began the one of its creation, if that still has its name.
+  const [blob, name] = started_at === null ? [source.deleted_blob, source.filename] : [pinned]
+  if (source.deleted_blob !== undefined && blob !== undefined) {
+    const filename = await uploads.deleteFile(organizationId, blob, name)
     const line = { event: 'delete', organization_id: organizationId, filename }
     if (filename !== null) log.info({ ...line, result: 'complete' }, 'the upload of an import was deleted')
   }

@@ -63,9 +63,9 @@ export class Uploads {
   }
 
   /** Deletes the finished file with this blob and resolves to its name; null where a newer one has replaced it. */
-  async deleteFile(organizationId: number, blob: string): Promise<string | null> {
+  async deleteFile(organizationId: number, blob: string, name?: string): Promise<string | null> {
     const record = await findFinished(this.collections, blob)
-    if (record === null) return null
+    if (record === null || record.name !== (name ?? record.name)) return null
     const removed = await removeFinished(this, organizationId, record.name, blob)
     await this.removeBlobs(removed ?? [])
     return removed === null ? null : record.name

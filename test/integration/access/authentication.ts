@@ -159,6 +159,21 @@ t.test('too many wrong credentials of one address are refused for a minute, righ
       headers: { authorization, 'x-forwarded-for': address },
     })
   const right = basic(`api:${bootstrapKey}`)
+  for (const [forwarded, address] of [
+    ['192.0.2.77:5555', '192.0.2.77'],
+    ['[2001:db8::77]:5555', '2001:db8::77'],
+    ['2001:db8::78', '2001:db8::78'],
+    ['<script>', '127.0.0.1'],
+    ['9'.repeat(500), '127.0.0.1'],
+  ] as const) {
+    t.equal((await from(forwarded, right)).status, 200)
+    await until(
+      `the address ${address}`,
+      async () => first.log(),
+      (log) => log.includes(`"address":"${address}"`),
+    )
+  }
+  t.notMatch(first.log(), /<script>|99999|:5555/)
   const wrong = basic('api:wrong_key_0123456789')
   for (let i = 0; i < 5; i += 1) {
     const noCredential = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {

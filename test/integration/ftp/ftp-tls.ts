@@ -320,6 +320,13 @@ t.test('the process has the settings', async (t) => {
   t.match(await session.upload('STOR process.csv', 'x'), /^226 /)
   session.close()
   const clear = await FtpSession.connect(ftp)
-  t.match(await clear.command('USER api'), /^530 /)
+  for (let i = 0; i < 2; i += 1) t.match(await clear.command('USER api'), /^530 /)
   clear.close()
+  const refusals = await until(
+    'the line of the refused login',
+    async () => running.log().match(/.*"login_refused".*/g) ?? [],
+    (lines) => lines.length > 0,
+  )
+  t.match(refusals, [/"address":"127\.0\.0\.1".*"reason":"this server requires TLS/])
+  t.equal(refusals.length, 1, 'one for each session')
 })

@@ -46,6 +46,9 @@ export function optionWarnings(
       : warnWithoutOverwrite(sent)),
     ...warnOfDefaults(options, sent),
     ...warnOfFormat(sent, { isInline, hasDates }),
+    ...(isOn(sent, 'file_source.delete_after') && valueAt(sent, 'file_source.type') !== 'upload_directory'
+      ? ['file_source.delete_after has no effect, as the source is no upload']
+      : []),
     ...(isOn(sent, updatedToo) && !options.autoresponders.subscription.trigger
       ? [`${updatedToo} has no effect without autoresponders.subscription.trigger`]
       : []),
