@@ -28,17 +28,12 @@ export function credentialCandidates(header: string): Credential[] {
   return candidates
 }
 
-/** Whether a key comes with another user than those above, such as the name of a company. */
-export function hasOtherUser(header: string): boolean {
+/** The key that comes with another user than those above, such as the name of a company; null where there is none. */
+export function keyOfOtherUser(header: string): string | null {
   const [, text = ''] = /^basic +(\S+) *$/i.exec(header) ?? []
-  const [, user = '', password = ''] =
-    /^([\x20-\x39\x3b-\x7e]+):(.+)$/.exec(Buffer.from(text, 'base64').toString('utf8')) ?? []
-  return keyPattern.test(password) && user !== 'api' && !/^[1-9]\d{0,14}$/.test(user)
-}
-
-/** What may be a key in a header that is refused, whatever its scheme and its user. */
-export function keysIn(header: string): string[] {
-  const [, text = ''] = /^\S+ +(\S+) *$/.exec(header) ?? []
   const decoded = Buffer.from(text, 'base64').toString('utf8')
-  return [header, text, ...decoded.split(':')].filter((part) => keyPattern.test(part))
+  const colon = decoded.indexOf(':')
+  const [user, password] = [decoded.slice(0, colon), decoded.slice(colon + 1)]
+  const isOther = colon !== -1 && user !== 'api' && !/^[1-9]\d{0,14}$/.test(user)
+  return isOther && keyPattern.test(password) ? password : null
 }

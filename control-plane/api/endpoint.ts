@@ -33,7 +33,7 @@ export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
    * of `requests`. Null where its work waits for slots of its own, and must not block a general one meanwhile.
    */
   slot?: SlotName | null | ((request: Request) => SlotName)
-  /** Logs a request that is refused after its credential and before the handler. */
+  /** Logs a request that is refused between the check of its credential and the beginning of its work. */
   logRefused?: (call: RefusedCall, error: unknown) => void
   /** The reply may have one large record. A request first waits for the slot of that, before it is made. */
   hasLargeReply?: true

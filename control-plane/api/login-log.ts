@@ -2,7 +2,6 @@ import { clock } from '../../shared/runtime/clock.ts'
 import { actorFields, findRefusedKey, type Caller } from '../../shared/store/api-keys.ts'
 import { hourMs } from '../../shared/values/durations.ts'
 import type { ControlPlane } from '../control-plane.ts'
-import { keysIn } from './credentials.ts'
 import type { RequestState } from './request-locals.ts'
 
 /** Logins over HTTP, where every request has its credential. */
@@ -28,12 +27,10 @@ export class LoginLog {
 export async function logRefusedLogin(
   { database, keyHashSecret }: Pick<ControlPlane, 'database' | 'keyHashSecret'>,
   { log, address }: RequestState,
-  header: string,
+  keys: string[],
   reason: string,
 ): Promise<void> {
-  const found = await Promise.all(
-    keysIn(header).map((key) => findRefusedKey(database.collections, keyHashSecret, key)),
-  )
+  const found = await Promise.all(keys.map((key) => findRefusedKey(database.collections, keyHashSecret, key)))
   const known = found.find((key) => key !== null)
   const who = known === undefined ? { address } : actorFields(known, address)
   log.info({ event: 'login_refused', protocol: 'http', ...who, reason }, 'a login was refused')

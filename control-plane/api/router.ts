@@ -9,7 +9,7 @@ import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
-import { credentialCandidates, hasOtherUser } from './credentials.ts'
+import { credentialCandidates, keyOfOtherUser } from './credentials.ts'
 import { logRefusedLogin } from './login-log.ts'
 import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
@@ -68,17 +68,15 @@ export function transferMatcher(
 function requireCredential(deps: ControlPlane): RequestHandler {
   const { callers, throttle } = deps
   return async (request, response, next) => {
-    const header = request.headers.authorization ?? ''
-    if (!/^basic(?: |$)/i.test(header)) {
-      // None of these counts as a wrong credential, because no key was tried.
-      const inOtherHeader = header === '' ? request.headers['x-api-key'] : undefined
-      const sent = inOtherHeader?.toString() ?? header
-      if (sent === '') throw unauthorized('an Authorization header with an API key is required')
-      await logRefusedLogin(deps, requestLocals(response).state, sent, 'the scheme is not Basic')
-      const where = inOtherHeader === undefined ? '' : 'the API key is not read from X-API-Key: '
-      throw unauthorized(`${where}Authorization ${basicOnly}`)
-    }
-    for (const { key, organizationId } of credentialCandidates(header)) {
+    const header = request.headers.authorization
+    const hasBasic = header !== undefined && /^basic(?: |$)/i.test(header)
+    // None of these counts as a wrong credential, because no key was tried.
+    if (!hasBasic && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
+    if (!hasBasic && request.headers['x-api-key'] !== undefined)
+      throw unauthorized(`the API key is not read from X-API-Key: Authorization ${basicOnly}`)
+    if (!hasBasic) throw unauthorized('an Authorization header with an API key is required')
+    const candidates = credentialCandidates(header)
+    for (const { key, organizationId } of candidates) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
       const locals = requestLocals(response)
@@ -94,9 +92,13 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     }
     const { state } = requestLocals(response)
     const { blockedSeconds, isLogged } = await throttle.recordFailure(state.address)
-    const isUserWrong = hasOtherUser(header)
-    if (isLogged) await logRefusedLogin(deps, state, header, isUserWrong ? 'the user is not "api"' : wrongKey)
-    const message = isUserWrong ? `Authorization ${basicOnly}` : wrongKey
+    const misplaced = keyOfOtherUser(header)
+    if (isLogged) {
+      const keys = [...candidates.map(({ key }) => key), ...(misplaced === null ? [] : [misplaced])]
+      const reason = misplaced === null ? wrongKey : 'the user is not "api"'
+      await logRefusedLogin(deps, state, keys, keys.length === 0 ? 'the credential is malformed' : reason)
+    }
+    const message = misplaced === null ? wrongKey : `Authorization ${basicOnly}`
     throw blockedSeconds > 0 ? tooManyFailures(blockedSeconds) : unauthorized(message)
   }
 }

@@ -101,7 +101,7 @@ export class ApiClient {
     }
   }
 
-  /** Resolves to the FTP address that the service tells people; null where it knows none or isn't asked by a proxy. */
+  /** Resolves to the FTP address that the service tells people; null where it knows none, or another program answers. */
   async ftpUrl(): Promise<string | null> {
     try {
       const headers = { accept: 'application/json' }

@@ -30,7 +30,7 @@ export const ftpAddress = ({ ROLLCALL_URL, ROLLCALL_FTP }: ClientSettings): FtpA
 export function readFtpAddress(text: string, defaultPort: number): FtpAddress {
   const { protocol, hostname } = new URL(text)
   // URL drops the port 21 of ftp.
-  const port = /:(\d+)\/?$/.exec(text)?.[1]
+  const port = /^\w+:\/\/[^/?#]*:(\d+)(?:[/?#]|$)/.exec(text)?.[1]
   return protocol === 'ftps:'
     ? { protocol, hostname, port: Number(port ?? 990) }
     : { protocol: 'ftp:', hostname, port: Number(port ?? defaultPort) }

@@ -104,7 +104,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
  */
 function clientAddress({ ip = '', socket }: Request): string {
   const [, bare = ip] = /^\[(.+)\](?::\d+)?$/.exec(ip) ?? /^([\d.]+):\d+$/.exec(ip) ?? []
-  return (isIP(bare) > 0 ? bare : (socket.remoteAddress ?? '')).replace(/^::ffff:/, '')
+  return (isIP(bare) > 0 ? bare : (socket.remoteAddress ?? '')).replace(/^::ffff:(?=[\d.]+$)/i, '')
 }
 
 function callerFields(response: Response) {

@@ -6,14 +6,18 @@ import { logImportState } from '../../shared/processes/import-log.ts'
 import { sumImport } from '../../shared/store/chunks.ts'
 
 const clientFaults: FailureReason[] = [
-  ...(['source_refused', 'content_refused', 'quota_exceeded', 'plan_invalid', 'nothing_valid'] as const),
+  'source_refused',
+  'content_refused',
+  'quota_exceeded',
+  'plan_invalid',
+  'nothing_valid',
 ]
 
 /** Logs that this engine has failed an import, with its counts so far. Throws the database's errors. */
 export async function logFailedImport(
   { database: { collections }, log }: { database: Database; log: Logger },
   importId: number,
-  { from, message, reason }: { from: ImportState; message: string; reason?: FailureReason },
+  { from, message, reason }: { from: ImportState; message: string; reason: FailureReason },
 ): Promise<void> {
   const document = await collections.imports.findOne({ _id: importId, state: 'failed' })
   if (document === null) return
@@ -22,7 +26,7 @@ export async function logFailedImport(
     ...{ from, to: 'failed', by: { by: 'service' } },
     end: {
       ...{ at: document.finished_at!, counts, reason: message },
-      isOfClient: clientFaults.some((fault) => fault === reason),
+      isOfClient: clientFaults.includes(reason),
     },
   })
 }

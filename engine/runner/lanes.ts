@@ -153,7 +153,8 @@ class Lanes {
     if (!isFailed) return
     metrics.importFailed(reason)
     const importLog = log.child({ import_id: chunk.import_id })
-    await logFailedImport({ database, log: importLog }, chunk.import_id, { from: 'importing', message })
+    const failure = { from: 'importing', message, reason } as const
+    await logFailedImport({ database, log: importLog }, chunk.import_id, failure)
   }
 
   async #withSession<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {

@@ -36,7 +36,7 @@ export const loginCommands: CommandDefinitions = {
     async handler(session, arg) {
       if (session.authenticated === true)
         throw new FtpError(530, 'already logged in; open another connection for another login')
-      requireTlsForLogin(session)
+      await requireTlsForLogin(session)
       if (arg === null) throw new FtpError(501, 'USER needs a name: send USER api')
       session.username = arg
       await session.reply(331, 'send PASS with an API key')
@@ -48,7 +48,7 @@ export const loginCommands: CommandDefinitions = {
     isBeforeLogin: true,
     async handler(session, arg) {
       if (session.authenticated === true) return session.reply(202, 'already logged in')
-      requireTlsForLogin(session)
+      await requireTlsForLogin(session)
       if (session.username === undefined) throw new FtpError(503, 'send USER api first')
       if (arg === null) throw new FtpError(501, 'PASS needs an API key')
       const { username } = session
@@ -213,13 +213,12 @@ async function startTls(session: FtpSession, certificate: Certificate): Promise<
   if (!isSecure) context.log.info({ address: control.remoteAddress }, 'a TLS handshake failed')
 }
 
-function requireTlsForLogin(session: FtpSession): void {
+async function requireTlsForLogin(session: FtpSession): Promise<void> {
   const { context, control } = session
   if (!context.isTlsRequired || control.tls !== null) return
   const reason = 'this server requires TLS; send AUTH TLS before USER'
-  // It counts as a wrong login, of which only the first one of a session is a line.
-  if (session.wrongLogins === 0) logRefusedLogin(session, null, reason)
-  session.wrongLogins += 1
+  const { isLogged } = await context.throttle.recordFailure(control.remoteAddress)
+  if (isLogged) logRefusedLogin(session, null, reason)
   throw new FtpError(530, reason)
 }
 

@@ -19,7 +19,7 @@ export function observeImports(registry: Registry, database: Database, log: Logg
     const stats = await readImportStats(collections)
     return { ...stats, progressAge: stallDetector.observe(stats.running) }
   })
-  // Millions may have ended. No alert depends on this metric, so it may be older.
+  // Millions may have ended. The alert that reads this metric is in no hurry, so it may be older.
   const ended = new CachedMetric(() => countEndedImports(collections), { maxAgeMs: 20_000 })
   observeStates(registry, metric, ended)
   registerGauges(registry, metric, [

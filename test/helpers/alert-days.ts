@@ -88,7 +88,11 @@ export const alertDays: Record<string, AlertDays> = {
   },
   RollcallFewerEngines: {
     // A killed engine counts beside its successor until its lease has run out.
-    ...of('rollcall_engines{state="alive"}', '2x20 1x30', '1x10 2x20 3x0 2x28'),
+    bad: { 'rollcall_engines{state="alive"}': '2x20 1x30' },
+    good: {
+      'rollcall_engines{state="alive"}': '1x10 2x20 3x0 2x28',
+      'rollcall_engines{state="alive",instance="successor"}': '_x32 3x0 2x28',
+    },
     at: '17m',
   },
   RollcallDatabaseDown: {

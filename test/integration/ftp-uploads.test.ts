@@ -378,6 +378,7 @@ t.test('an upload ends with its control connection, though its data connection s
       return { name, reply }
     },
     ({ reply }) => reply.includes('450 '),
+    service,
   )
   t.match(reply, /^226 /, 'and the next session need not come again')
   t.equal(await contentOf(name), '123456')

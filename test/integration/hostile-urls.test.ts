@@ -14,8 +14,7 @@ import {
   type RawAnswer,
 } from '../helpers/raw-web-server.ts'
 import { makeZip } from '../helpers/make-zip.ts'
-import { memoryGrowth } from '../helpers/memory-growth.ts'
-import { repeatWhile } from '../helpers/repeat-while.ts'
+import { minGrowth } from '../helpers/memory-growth.ts'
 import { importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /**
@@ -379,18 +378,12 @@ async function checkAll(t: Test, cases: Case[]): Promise<void> {
   for (const [i, known] of cases.entries()) await check(t, known, created[i])
 }
 
-/**
- * The engine's maximum while the work runs, above the value before it, in MB. Uncollected garbage differs each time; what
- * the work costs is there every time.
- */
-const growthDuring = (work: () => Promise<unknown>): Promise<number> =>
-  repeatWhile(
-    async () => {
-      web.requests.clear()
-      return (await memoryGrowth(engine.child.pid, work)).growth
-    },
-    (growth) => growth >= 64,
-  )
+/** How much the engine's memory grows while the cases are checked, in MB. */
+const growthDuring = (t: Test, cases: Case[]): Promise<number> =>
+  minGrowth(engine.child.pid, 64, async () => {
+    web.requests.clear()
+    await checkAll(t, cases)
+  })
 
 t.test('silent servers end their imports', async (t) => {
   await checkAll(t, silent)
@@ -406,13 +399,13 @@ t.test('valid files are imported, small and large', async (t) => {
 })
 
 t.test('hostile servers end their imports in the right state, with the right sentence', async (t) => {
-  const growth = await growthDuring(() => checkAll(t, hostile))
+  const growth = await growthDuring(t, hostile)
   t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
 })
 
 t.test('endless files and bombs are refused with bounded memory', async (t) => {
   for (const known of large) {
-    const growth = await growthDuring(() => checkAll(t, [known]))
+    const growth = await growthDuring(t, [known])
     t.ok(growth < 64, `${known.path}: memory grew by ${growth.toFixed(0)} MB`)
   }
 })

@@ -463,6 +463,7 @@ t.test('an upload ends with its key, and what came stays', async (t) => {
       return { name, reply: await upload.reply, tookMs: performance.now() - beganAt }
     },
     ({ tookMs }) => tookMs >= 5_000,
+    service,
   )
   t.match(reply, { status: 401, body: { error_code: 'not_authorized' } })
   t.ok(tookMs < 5_000, `${tookMs} ms`)
@@ -518,6 +519,7 @@ t.test('a file whose upload ends while it is deleted is deleted', async (t) => {
         return { name, removed: await removed }
       },
       ({ removed }) => removed.includes('is being uploaded'),
+      service,
     )
     t.match(removed, /^250 |"success":true/)
     t.equal(await listed(name), undefined)
@@ -546,6 +548,8 @@ t.test('a stop answers an upload that does not end, and what came stays', async 
         const ended = await reply.catch((error: unknown) => ({ error }))
         return { ...ended, ms: performance.now() - stoppedAt }
       }
+      // It waits for uploads that still move.
+      await sleep(Math.max(0, stoppedAt + 1_000 - performance.now()))
       const ends = await Promise.all([end(almost.end('56789')), end(unfinished.reply)])
       return { name, almost: ends[0], unfinished: ends[1], exitCode: await stopped }
     },

@@ -205,20 +205,21 @@ t.test('logins are lines; a refused one says whose key it was where that is know
     { organization_id: 1, api_key_id: inactive.id, address: '127.0.0.1' },
     { address: '127.0.0.1' },
   ])
-  const noKey = { key: null } as const
-  for (const [headers, reason] of [
-    [{ authorization: basic(`acme:${partner.key}`) }, /^the user is not "api"$/],
-    [{ authorization: `Bearer ${partner.key}` }, /^the scheme is not Basic$/],
-    [{ 'x-api-key': partner.key }, /^the scheme is not Basic$/],
+  for (const [user, sent] of [
+    ['acme', partner],
+    ['Müller GmbH', partner],
+    ['', partner],
+    ['bob', inactive],
   ] as const) {
     const before = linesOf('control-plane').filter(({ event }) => event === 'login_refused').length
-    const { status, body } = await call('GET', '/whoami', undefined, { ...noKey, headers })
+    const headers = { authorization: basic(`${user}:${sent.key}`) }
+    const { status, body } = await call('GET', '/whoami', undefined, { key: null, headers })
     t.match(
       { status, body },
       { status: 401, body: { error_message: /the user "api" and the API key as password/ } },
     )
     const lines = await found('control-plane', { event: 'login_refused' }, before + 1)
-    t.match(lines.at(-1), { ...who, protocol: 'http', reason })
+    t.match(lines.at(-1), { ...who, api_key_id: sent.id, protocol: 'http', reason: 'the user is not "api"' })
   }
   for (const name of ['control-plane', 'ftp'] as const)
     for (const secret of [inactive.key, standard.key, partner.key, 'wrong_key_0123456789'])

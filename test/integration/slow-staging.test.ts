@@ -10,7 +10,7 @@ import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { folderStaging } from '../helpers/folder-staging.ts'
 import { noKeys } from '../helpers/no-keys.ts'
 import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
-import { repeatWhile } from '../helpers/repeat-while.ts'
+import { minGrowth } from '../helpers/memory-growth.ts'
 import { startFtpServer } from '../helpers/scripted-ftp-server.ts'
 
 /** A staging that is slower than the network: nothing breaks off, nothing is lost, and what waits is little. */
@@ -84,24 +84,9 @@ const server = await startRawWebServer(t, {
   '/neither': sending({ connection: 'close' }, false),
 })
 
-/** The maximum of the resident memory while the work runs, above the value before it, in MB. */
-async function growthDuring(work: () => Promise<unknown>): Promise<number> {
-  const before = process.memoryUsage.rss()
-  let highest = before
-  const sampling = setInterval(() => (highest = Math.max(highest, process.memoryUsage.rss())), 20)
-  try {
-    await work()
-  } finally {
-    clearInterval(sampling)
-  }
-  return (highest - before) / 1e6
-}
-
-/** Uncollected garbage differs each time; what waits for the staging is there every time. */
 async function checkMemory(t: Test, url: string): Promise<void> {
-  const growth = await repeatWhile(
-    () => growthDuring(async () => t.equal(await downloadSlowly(url), megabytes * piece.length)),
-    (growth) => growth >= 64,
+  const growth = await minGrowth(process.pid, 64, async () =>
+    t.equal(await downloadSlowly(url), megabytes * piece.length),
   )
   t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
 }

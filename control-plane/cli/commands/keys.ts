@@ -33,8 +33,7 @@ export async function showKey(session: Session, key: RecordView): Promise<void> 
     return
   }
   const { settings, terminal } = session
-  const published = settings.ROLLCALL_FTP === undefined ? await session.client.ftpUrl() : null
-  const ftp = published === null ? ftpAddress(settings) : readFtpAddress(published, 21)
+  const ftp = await ftpOfPartners(session)
   const hasTls = await offersTls(ftp)
   const folder = key['uploads_folder']
   writeSentence(
@@ -52,9 +51,18 @@ export async function showKey(session: Session, key: RecordView): Promise<void> 
   if ([http, ftp].some(({ hostname }) => /^(127\.|\[::1\]$|localhost$)/.test(hostname)))
     writeSentence(
       terminal.err,
-      'An address below is of this machine alone: set ROLLCALL_URL, and PUBLIC_FTP_URL of the service, to what the partner reaches.',
+      'An address below is of this machine alone: set ROLLCALL_URL, and ROLLCALL_FTP or PUBLIC_FTP_URL of the service, to what the partner reaches.',
     )
   terminal.out.write(`${partnerText(key, { http, ftp, hasTls }).join('\n')}\n`)
+}
+
+/** The address that the service tells people. A server that listens on all addresses has that of the service. */
+async function ftpOfPartners({ client, settings }: Session): Promise<FtpAddress> {
+  const published = settings.ROLLCALL_FTP === undefined ? await client.ftpUrl() : null
+  if (published === null) return ftpAddress(settings)
+  const address = readFtpAddress(published, 21)
+  const isAny = ['0.0.0.0', '[::]'].includes(address.hostname)
+  return isAny ? { ...address, hostname: new URL(settings.ROLLCALL_URL).hostname } : address
 }
 
 interface Doors {
