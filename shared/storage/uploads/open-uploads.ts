@@ -62,7 +62,10 @@ export class Uploads {
     return (await findPair(this.collections, organizationId, name)).finished
   }
 
-  /** Deletes the finished file with this blob and resolves to its name; null where a newer one has replaced it. */
+  /**
+   * Deletes the finished file with this blob and resolves to its name; null where a newer one has replaced it, or where
+   * it no longer has the `name`.
+   */
   async deleteFile(organizationId: number, blob: string, name?: string): Promise<string | null> {
     const record = await findFinished(this.collections, blob)
     if (record === null || record.name !== (name ?? record.name)) return null
