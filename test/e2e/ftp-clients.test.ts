@@ -38,7 +38,9 @@ async function run(
   args: string[],
   options: { input?: string; killed?: Promise<unknown> } = {},
 ) {
-  const child = spawn(program, args, { cwd: work, stdio: ['pipe', 'pipe', 'pipe'] })
+  // Names of files are UTF-8, whatever the locale of who runs the tests.
+  const env = { ...process.env, LC_ALL: 'C.UTF-8' }
+  const child = spawn(program, args, { cwd: work, env, stdio: ['pipe', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding('utf8').on('data', (text: string) => (output += text))
