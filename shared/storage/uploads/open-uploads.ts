@@ -68,7 +68,7 @@ export class Uploads {
    */
   async deleteFile(organizationId: number, blob: string, name?: string): Promise<string | null> {
     const record = await findFinished(this.collections, blob)
-    if (record === null || record.name !== (name ?? record.name)) return null
+    if (record === null || (name !== undefined && record.name !== name)) return null
     const removed = await removeFinished(this, organizationId, record.name, blob)
     await this.removeBlobs(removed ?? [])
     return removed === null ? null : record.name
