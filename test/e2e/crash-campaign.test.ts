@@ -1,12 +1,11 @@
-import { readdir, utimes } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../bench/load/random.ts'
 import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
+import type { Staging } from '../../shared/storage/staging/staging.ts'
 import {
   beginImport,
   differences,
@@ -340,16 +339,19 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   await engines.endLeaseOf(last)
 }
 
-/** Runs the sweep two hours later. It removes what an engine left that died after a small import's end. */
+/** Runs the sweep as if it were two hours later. It removes what an engine left that died after a small import's end. */
 async function sweepLater(service: Service): Promise<void> {
   const old = new Date(Date.now() - 2 * 3_600_000)
-  const folder = path.join(service.dataFolder, 'staging')
-  for (const name of await readdir(folder, { recursive: true }))
-    await utimes(path.join(folder, name), old, old)
   const ofImports = { 'imports.0': { $exists: true } }
   await service.collections.ledgers.updateMany(ofImports, { $set: { 'imports.$[].entered_at': old } })
-  const files = { staging: folderStaging(service.dataFolder), uploads: storedUploads(service).uploads }
-  await sweepStaging(service, files, createLogger({ process: 'test', level: 'fatal' })).runOnce()
+  const disk = folderStaging(service.dataFolder)
+  const staging: Staging = { ...disk, listImports: () => disk.listImports({ olderThanMs: 0 }) }
+  const { uploads } = storedUploads(service)
+  await sweepStaging(
+    service,
+    { staging, uploads },
+    createLogger({ process: 'test', level: 'fatal' }),
+  ).runOnce()
 }
 
 /**
