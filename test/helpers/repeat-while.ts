@@ -1,5 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Service } from './service.ts'
+import type { RunningProcess } from './service.ts'
+
+interface Watched {
+  processes: Record<string, Pick<RunningProcess, 'ready'>>
+}
 
 /**
  * Runs a scenario, and again while its result may be due to a busy machine. Resolves to the first other result, or to
@@ -9,7 +13,7 @@ import type { Service } from './service.ts'
 export async function repeatWhile<T>(
   run: (attempt: number) => Promise<T>,
   isDoubtful: (result: T) => boolean,
-  service?: Pick<Service, 'processes'>,
+  service?: Watched,
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const stalls = service === undefined ? null : watchStalls(service)
@@ -20,7 +24,7 @@ export async function repeatWhile<T>(
 }
 
 /** How late a timer of this process is, and how long the processes take to answer that they and the database work. */
-function watchStalls({ processes }: Pick<Service, 'processes'>) {
+function watchStalls({ processes }: Watched) {
   const urls = Object.values(processes).flatMap(({ ready }) => Object.values(ready.metrics))
   let [longestMs, isOver] = [0, false]
   const watch = async (url?: string) => {

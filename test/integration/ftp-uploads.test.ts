@@ -17,6 +17,7 @@ const STAGING = process.env['ROLLCALL_TEST_STAGING'] ?? 'disk'
 const service = await startService(t, ['control-plane', 'ftp'], { STAGING })
 const one = service.processes.ftp!
 const two = await service.start('ftp')
+const both = { processes: { one, two } }
 const stored = storedUploads(service)
 
 const open = (running = one) => FtpSession.open(running.ready.ftp!)
@@ -335,31 +336,46 @@ const big = path.join(service.dataFolder, 'big.csv')
 await writeFile(big, Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`).join(''))
 
 t.test('curl resumes at once what a killed curl began', { skip: missing('curl') }, async (t) => {
-  const url = (running: typeof one) => `${running.ready.ftp!}/curl.csv`
   const user = ['-sS', '--user', `api:${bootstrapKey}`]
   for (const second of [one, two]) {
-    const slow = [...user, '--limit-rate', '200k', '-T', big, url(one)]
-    t.equal((await run('curl', slow, someOf('curl.csv'))).code, null)
-    // Another process waits 1.5 s for the end of an upload, which may take longer on a busy machine.
-    if (second === two) await lockGone('curl.csv')
-    const resumed = await run('curl', [...user, '-C', '-', '-T', big, url(second)])
+    const { name, resumed } = await repeatWhile(
+      async (attempt) => {
+        const name = `curl-${attempt}.csv`
+        const url = (running: typeof one) => `${running.ready.ftp!}/${name}`
+        const slow = [...user, '--limit-rate', '200k', '-T', big, url(one)]
+        t.equal((await run('curl', slow, someOf(name))).code, null)
+        // Another process waits 1.5 s for the end of an upload, which may take longer on a busy machine.
+        if (second === two) await lockGone(name)
+        return { name, resumed: await run('curl', [...user, '-C', '-', '-T', big, url(second)]) }
+      },
+      ({ resumed }) => resumed.output.includes('450'),
+      both,
+    )
     t.match(resumed, { code: 0, output: '' })
-    t.ok((await contentOf('curl.csv')) === (await readFile(big, 'utf8')), 'the file is whole')
-    t.same(await namesLike('curl.csv'), ['curl.csv'])
+    t.ok((await contentOf(name)) === (await readFile(big, 'utf8')), 'the file is whole')
+    t.same(await namesLike(name), [name])
   }
 })
 
 t.test('lftp resumes at once what a killed lftp began', { skip: missing('lftp') }, async (t) => {
   const { host } = new URL(one.ready.ftp!)
-  const put = (bytesPerSecond: number, option: string) => [
-    '--norc',
-    '-c',
-    `set net:max-retries 1; set net:limit-rate 0:${bytesPerSecond}; open -u api,${bootstrapKey} ftp://${host}; ` +
-      `put ${option} "${big}" -o lftp.csv`,
-  ]
-  t.equal((await run('lftp', put(200_000, ''), someOf('lftp.csv'))).code, null)
-  t.match(await run('lftp', put(0, '-c')), { code: 0 })
-  t.ok((await contentOf('lftp.csv')) === (await readFile(big, 'utf8')), 'the file is whole')
+  const { name, resumed } = await repeatWhile(
+    async (attempt) => {
+      const name = `lftp-${attempt}.csv`
+      const put = (bytesPerSecond: number, option: string) => [
+        '--norc',
+        '-c',
+        `set net:max-retries 1; set net:limit-rate 0:${bytesPerSecond}; open -u api,${bootstrapKey} ftp://${host}; ` +
+          `put ${option} "${big}" -o ${name}`,
+      ]
+      t.equal((await run('lftp', put(200_000, ''), someOf(name))).code, null)
+      return { name, resumed: await run('lftp', put(0, '-c')) }
+    },
+    ({ resumed }) => resumed.output.includes('450'),
+    both,
+  )
+  t.match(resumed, { code: 0 })
+  t.ok((await contentOf(name)) === (await readFile(big, 'utf8')), 'the file is whole')
 })
 
 t.test('an upload ends with its control connection, though its data connection stands', async (t) => {
@@ -378,7 +394,7 @@ t.test('an upload ends with its control connection, though its data connection s
       return { name, reply }
     },
     ({ reply }) => reply.includes('450 '),
-    service,
+    both,
   )
   t.match(reply, /^226 /, 'and the next session need not come again')
   t.equal(await contentOf(name), '123456')
