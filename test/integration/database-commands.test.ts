@@ -7,6 +7,7 @@ import {
   controlPlaneOrigin,
   createList,
   startService,
+  until,
   type Json,
 } from '../helpers/service.ts'
 
@@ -40,13 +41,15 @@ async function commandsOf(work: () => Promise<void>): Promise<string[]> {
   return [...commands, ...Array.from(transactions, () => 'commitTransaction')].sort()
 }
 
-/** Waits until the import's event stream says that it has ended. */
-async function followToEnd({ id }: Json): Promise<void> {
+/** Waits until the import's event stream says that it has ended. Resolves to whether it was opened before that. */
+async function followToEnd({ id }: Json): Promise<boolean> {
   const response = await fetch(`${controlPlaneOrigin(service)}/svc/api/v2/subscriber_imports/${id}/events`, {
     headers: { authorization: basic(`api:${bootstrapKey}`) },
   })
   const text = await response.text()
-  if (!text.includes('"state":"finished"')) throw new Error(text)
+  const isFinished = (event = '') => event.includes('"state":"finished"')
+  if (!isFinished(text)) throw new Error(text)
+  return !isFinished(text.split('\n\n')[0])
 }
 
 const maxCommands = 25
@@ -63,8 +66,7 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
       const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
         subscriber_import: { column_mapping: ['email'], file_source: { type: 'json', content } },
       })
-      await followToEnd(created)
-      seconds.push((performance.now() - startedAt) / 1_000)
+      if (await followToEnd(created)) seconds.push((performance.now() - startedAt) / 1_000)
       // Its files are removed and the next import of the list is looked for.
       await sleep(100)
     })
@@ -83,16 +85,19 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
       .join(' ')}`,
   )
   t.ok(least!.length <= maxCommands, `${least!.length} commands`)
-  // The stream's poll, once a second, would see it later than this.
-  const quartile = seconds[seconds.length / 4]!
-  t.ok(quartile < 1, `a quarter within ${quartile} s`)
-  const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+  // Without a wake-up the stream reads it with its next poll, 0.8 s after the POST or later.
+  t.ok(seconds[0]! < 0.5, `the fastest within ${seconds[0]} s`)
   const done = counted.length
-  t.equal(
-    metricValue(metrics, 'rollcall_import_chunks_total{result="done"}'),
-    done,
-    'their chunks are counted',
+  const chunksAndSplits = await until(
+    'the counts of the last import',
+    async () => {
+      const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+      return [
+        metricValue(metrics, 'rollcall_import_chunks_total{result="done"}'),
+        metricValue(metrics, 'rollcall_import_stage_duration_seconds_count{stage="split"}'),
+      ]
+    },
+    (counts) => counts.every((count) => count >= done),
   )
-  const splits = metricValue(metrics, 'rollcall_import_stage_duration_seconds_count{stage="split"}')
-  t.equal(splits, done, 'and the times of their splits')
+  t.same(chunksAndSplits, [done, done], 'their chunks are counted, and the times of their splits')
 })
