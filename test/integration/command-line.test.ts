@@ -223,7 +223,11 @@ t.test('compressed, large and binary files are uploaded in any character set', a
   ])
   t.equal(refused.code, 1)
   t.match(odd.json.at(-1).stats.subscribers, { added: 1, failed: 2 }, 'broken UTF-8 fails alone')
-  t.same(await storedUploads(service).entries(), [], 'nothing is left in the upload directory')
+  await until(
+    'the end of the uploads, which go when their import has ended',
+    () => storedUploads(service).entries(),
+    (entries) => entries.length === 0,
+  )
 })
 
 t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('openssl') }, async (t) => {
