@@ -9,10 +9,7 @@ interface MemoryGrowth {
 }
 
 /** Runs the work, and resolves to the resident memory of a process meanwhile; 0 where the system doesn't show it. */
-export async function memoryGrowth(
-  pid: number | undefined,
-  work: () => Promise<unknown>,
-): Promise<MemoryGrowth> {
+async function memoryGrowth(pid: number | undefined, work: () => Promise<unknown>): Promise<MemoryGrowth> {
   const before = await residentMB(pid)
   let highest = before
   let isOver = false

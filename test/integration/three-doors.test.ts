@@ -195,17 +195,17 @@ t.test('an upload is seen under its name only when it is complete', async (t) =>
 })
 
 t.test('nothing staged is left when imports have ended', async (t) => {
-  const left = await until(
+  await until(
+    'clearing up after each',
+    () => service.collections.imports.countDocuments({ $or: [{ finalized: false }, { holds_list: true }] }),
+    (count) => count === 0,
+  )
+  await until(
     'an empty staging folder',
     () => readdir(path.join(service.dataFolder, 'staging')),
     (names) => names.length === 0,
   )
-  t.same(left, [])
   t.equal(await service.collections.chunks.countDocuments(), 0)
-  t.equal(
-    await service.collections.imports.countDocuments({ $or: [{ finalized: false }, { holds_list: true }] }),
-    0,
-  )
 })
 
 t.test('a wrong login, and what a login may not do', async (t) => {
