@@ -116,7 +116,7 @@ t.test('each reaction of many chunks has an id of its own, unlike those of the n
     const autoresponders = { subscription: { trigger: true }, api: { trigger_new: { id: 3 } } }
     return importText(service, list.id, emails.join('\n'), { ...noHeader, autoresponders })
   }
-  const untilMoreChunksThan = watchChunks(t, service)
+  const untilMoreChunksThan = await watchChunks(t, service)
   for (const from of [0, rows]) t.same(countsOf(await importRows(from)), { added: rows })
   await untilMoreChunksThan(3)
   t.equal((await reactions.distinct('id')).length, before + 4 * rows)

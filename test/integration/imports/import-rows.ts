@@ -684,7 +684,7 @@ t.test(
     const members = Array.from({ length: 20_000 }, (_, i) => i + 1)
     const again = members.filter((member) => member % 500 === 0)
     const rows = [...members, ...again.map((member) => `00${member}`)].map((member) => `${member},m@x.co`)
-    const untilMoreChunksThan = watchChunks(t, service)
+    const untilMoreChunksThan = await watchChunks(t, service)
     const view = await importText(service, list.id, rows.join('\n'), {
       ...{ column_mapping: ['Member', 'email'], file_format: { csv_has_headers: false } },
     })

@@ -246,6 +246,7 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
   const inOrder = people.map(({ _id }) => _id).sort()
   const letGo = await lockRow(database, inOrder[7_000]!)
   const broken = removeDeletedFieldValues(database, log).runOnce()
+  await until('the end of the ranges before the row', holders, (count) => count === 3_000)
   const waits = { $match: { ns: subscribers.namespace, op: 'update' } }
   const admin = service.client.db('admin')
   const [write] = await until(
