@@ -1,4 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises'
+import { until } from './service.ts'
 
 /** Other processes whose environment or arguments contain the data folder. */
 export async function processesOf(dataFolder: string): Promise<string[]> {
@@ -11,4 +12,14 @@ export async function processesOf(dataFolder: string): Promise<string[]> {
       found.push(`${pid} ${command.replaceAll('\0', ' ').slice(0, 100)}`)
   }
   return found
+}
+
+/** Waits for the end of all of them. One that was killed is seen for another moment. */
+export async function untilNoProcessOf(dataFolder: string): Promise<void> {
+  await until(
+    `the end of all processes of ${dataFolder}`,
+    () => processesOf(dataFolder),
+    ({ length }) => length === 0,
+    5_000,
+  )
 }

@@ -12,6 +12,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { commandLine, ended, hasTerminals, program, type Ended } from '../helpers/command-line.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
@@ -23,7 +24,12 @@ import { resume, startProcess, startProgram, startService, until, type Json } fr
  * The command line against a running service. Where exit codes, pipes, signals, settings or a terminal matter, it
  * runs as a process. Elsewhere it runs in this process, which is ten times as fast.
  */
-const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+const service = await startService(t, [])
+// No other program is given this port while the control plane starts again.
+const HTTP_PORT = String(await freePort())
+await service.start('control-plane', { HTTP_PORT })
+await service.start('engine')
+await service.start('ftp')
 const { folder, environment, start, run, call, file, onTerminal } = await commandLine(t, service)
 
 const listId = Number((await service.post('/mailing_lists', { mailing_list: { name: 'Command line' } })).id)
@@ -327,10 +333,9 @@ t.test('a watch resumes after the service was restarted', async (t) => {
     async () => seen.length,
     (count) => count > 0,
   )
-  const running = service.processes['control-plane']!
-  await running.stop('SIGKILL')
+  await service.processes['control-plane']!.stop('SIGKILL')
   await service.start('control-plane', {
-    HTTP_PORT: new URL(running.ready.http!).port,
+    HTTP_PORT,
     // From here on, files above this limit must be uploaded by FTP.
     HTTP_INLINE_LIMIT_MB: '1',
   })

@@ -1,8 +1,9 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { mkdir, readFile, stat } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,6 +12,7 @@ import { MongoClient, MongoServerError } from 'mongodb'
 import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { errorMessage, StartError } from '../../contract/errors.ts'
+import { fallbackOn } from '../fallback-on.ts'
 import { readOrCreateSecret } from '../private-file.ts'
 import { findMongod, type Mongod, type MongodSearch } from './find-mongod.ts'
 
@@ -292,13 +294,23 @@ async function asSystem<T>(
   }
 }
 
-/** Finds a free TCP port of 127.0.0.1; another program may use it before the caller does. */
+/**
+ * Finds a free TCP port of 127.0.0.1. It is none of those that systems hand out by themselves, to outgoing connections for
+ * example, so hardly any program takes it before the caller does.
+ */
 export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  await once(probe.close(), 'close')
-  return port
+  for (;;) {
+    const port = randomInt(10_000, 30_000)
+    const probe = createServer().listen(port, '127.0.0.1')
+    const isFree = await fallbackOn(
+      ['EADDRINUSE', 'EACCES'],
+      false,
+      once(probe, 'listening').then(() => true),
+    )
+    if (!isFree) continue
+    await once(probe.close(), 'close')
+    return port
+  }
 }
 
 const logLine = z.object({ msg: z.string(), attr: z.unknown().optional() })
