@@ -83,6 +83,14 @@ async function begun(name: string): Promise<void> {
   session.close()
 }
 
+/** Waits until the server has released the upload of a killed client. */
+const untilReleased = (name: string) =>
+  until(
+    `the release of ${name}`,
+    () => service.collections.uploads.countDocuments({ name, lease: { $ne: null } }),
+    (count) => count === 0,
+  )
+
 const isThere = async (name: string) => {
   const session = await FtpSession.open(ready.ftp)
   const { text } = await session.download('NLST')
@@ -116,6 +124,7 @@ for (const [mode, { url, args }] of Object.entries(curlModes))
     const slow = [...user, '--limit-rate', '50k', '-T', big, `${url}/killed.csv`]
     t.equal((await run('curl', slow, { killed: begun('killed.csv') })).code, null, 'killed in mid-upload')
     t.equal(await isThere('killed.csv'), false)
+    await untilReleased('killed.csv')
     t.match(
       await run('curl', [...user, '-C', '-', '-T', big, `${url}/killed.csv`]),
       { code: 0 },
@@ -191,6 +200,7 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
     const slow = lftp(`set net:limit-rate 0:50000; put "${big}" -o ${prefix}.csv`, begun(`${prefix}.csv`))
     t.equal((await slow).code, null, 'killed in mid-upload')
     t.equal(await isThere(`${prefix}.csv`), false)
+    await untilReleased(`${prefix}.csv`)
     t.match(await lftp(`put -c "${big}" -o ${prefix}.csv`), { code: 0 }, 'and resumed')
     t.equal(await hashAtServer(`${prefix}.csv`), bigHash)
     t.match(await lftp(`set ftp:passive-mode off; put "${big}" -o active-${prefix}.csv`), { code: 0 })
