@@ -17,6 +17,7 @@ import path from 'node:path'
 import t, { type Test } from 'tap'
 import { crashAt } from '../helpers/crash-at.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { readinessAt } from '../helpers/readiness.ts'
 import {
   countsOf,
   createList,
@@ -58,10 +59,7 @@ async function emptyFolder(t: Test): Promise<string> {
 
 const portOf = ({ ready }: RunningProcess): string => Object.values(ready.metrics)[0]!.replace('/metrics', '')
 
-async function readiness(running: RunningProcess): Promise<{ status: number; text: string }> {
-  const response = await fetch(`${portOf(running)}/readyz`)
-  return { status: response.status, text: await response.text() }
-}
+const readiness = (running: RunningProcess) => readinessAt(`${portOf(running)}/metrics`)
 
 /** Scrapes share a reading for up to 5 s. */
 const untilMetric = (running: RunningProcess, metric: RegExp) =>
