@@ -56,6 +56,15 @@ const untilTaken = (request: () => Promise<Answer>, from: number): Promise<numbe
     return { isDone: status === 200, answer: text }
   }, from)
 
+/** Waits for the line about a process that was killed: it comes after the end of the open transactions. */
+const untilSaid = (process: Pick<RunningProcess, 'log'>, line: RegExp) =>
+  until(
+    `the line ${line.source}`,
+    async () => process.log(),
+    (log) => line.test(log),
+    10_000,
+  )
+
 /** A control plane that survives, an organization with a list, and what is needed to kill further control planes. */
 async function controlPlanesToKill(t: Test) {
   const service = await startService(t, ['control-plane'])
@@ -116,8 +125,9 @@ t.test('control planes that are killed in transactions', { timeout: 400_000 }, a
       ])
       t.comment(`revoked after ${revoked} ms, added after ${added} ms, imported after ${imported} ms`)
       for (const time of [revoked, added, imported]) t.ok(time < maxMs, `${time} ms`)
+      await until('the end of the killed ones', registered, (pids) => pids.length === 1, 10_000)
       t.same(await registered(), [survivor.child.pid])
-      t.match(engine.log(), /the lease of a control plane ran out: process \d+ on /)
+      await untilSaid(engine, /the lease of a control plane ran out: process \d+ on /)
       await engines.kill([engine])
       await engines.endLeaseOf(engine)
     },
@@ -136,7 +146,7 @@ t.test('control planes that are killed in transactions', { timeout: 400_000 }, a
     ])
     t.comment(`revoked after ${revoked} ms, added after ${added} ms`)
     for (const time of [revoked, added]) t.ok(time < maxMs, `${time} ms`)
-    t.match(survivor.log(), /no engine is alive: the open transactions of process/)
+    await untilSaid(survivor, /no engine is alive: the open transactions of process/)
     await engines.start()
     t.match(await importEnd(service, id), { state: 'finished', stats: { subscribers: { added: 1_000 } } })
   })
@@ -170,9 +180,11 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   }, killedAt)
   t.comment(`renamed after ${renamed} ms`)
   t.ok(renamed < maxMs, `${renamed} ms`)
-  t.match(service.processes.engine!.log(), /the lease of an FTP server ran out/)
-  const kinds = (await service.collections.processes.find().toArray()).map(({ kind }) => kind).sort()
-  t.same(kinds, ['control-plane', 'ftp'])
+  const kinds = async () =>
+    (await service.collections.processes.find().toArray()).map(({ kind }) => kind).sort()
+  await until('the end of the killed one', kinds, (all) => all.length === 2, 10_000)
+  t.same(await kinds(), ['control-plane', 'ftp'])
+  await untilSaid(service.processes.engine!, /the lease of an FTP server ran out/)
   next.close()
 })
 
