@@ -30,11 +30,15 @@ const { collections, db } = service
 const namespace = `${db.databaseName}.subscribers`
 const preload = new URL('../helpers/short-socket-timeout.ts', import.meta.url).href
 
-const startEngine = (socketTimeoutMs: number): Promise<RunningProcess> =>
-  service.start('engine', {
+/** Starts an engine, and again where a busy database was too slow for its start, too. */
+function startEngine(socketTimeoutMs: number, furtherTries = 2): Promise<RunningProcess> {
+  const started = service.start('engine', {
     NODE_OPTIONS: `--import=${preload}`,
     ROLLCALL_TEST_SOCKET_TIMEOUT_MS: String(socketTimeoutMs),
   })
+  if (furtherTries === 0) return started
+  return started.catch(() => startEngine(socketTimeoutMs, furtherTries - 1))
+}
 
 /** Sets a fail point until the test's end. */
 async function failPoint(t: Test, name: string, mode: unknown, data: Document): Promise<void> {
