@@ -2,11 +2,15 @@ import { writeFile, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
 import { slopePerMinute, type Sample } from '../campaigns/soak-metrics.ts'
 import { ImportLane, problemsOf, sendRequests } from '../campaigns/soak-lists.ts'
 import { anyOf, serveFiles, SoakClient } from '../campaigns/soak-load.ts'
 import { Supervised } from '../campaigns/soak-processes.ts'
+import { folderStaging } from '../helpers/folder-staging.ts'
 import { countsOf, startService, until, type ProcessName, type Service } from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
  * Imports from all three sources, requests on the subscribers that they write, and uploads run together. Meanwhile
@@ -179,7 +183,16 @@ async function checkImports(t: Test, { service, lanes }: Soak) {
 
 type FinishedImports = Awaited<ReturnType<typeof checkImports>>
 
+/** Does what engines do every 10 minutes: one that dies as it ends an import may leave a pin on the upload. */
+async function sweepPins(t: Test, service: Service): Promise<void> {
+  const stored = { staging: folderStaging(service.dataFolder), uploads: storedUploads(service).uploads }
+  const log = createLogger({ process: 'test', level: 'fatal' })
+  const swept = await sweepStaging(service, stored, log).runOnce()
+  t.comment(`swept at the end: ${JSON.stringify(swept)}`)
+}
+
 async function checkFiles(t: Test, { service }: Soak, imports: FinishedImports): Promise<void> {
+  await sweepPins(t, service)
   const folders = imports.map(({ id }) => path.join('staging', String(id)))
   const left = await filesLeft(service.dataFolder)
   // Whether a creation that broke off was committed is unknown, so its content stays for an hour.
