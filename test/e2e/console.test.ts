@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { chromium, type Page } from 'playwright-core'
 import t from 'tap'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { accessibilityFaults, chromiumPath, consoleBrowser, signIn } from '../helpers/console-browser.ts'
 import { listeningPort } from '../helpers/listening-port.ts'
 import { lockRow } from '../helpers/locked-row.ts'
@@ -21,7 +22,12 @@ import {
 /** The console in a real browser, against a real service: what a person does from the sign-in to the mended rows. */
 if (chromiumPath === undefined) t.plan(0, 'chromium is not installed')
 else {
-  const service = await startService(t, ['control-plane', 'engine'], { AUTH_FAILURES_PER_MINUTE: '20' })
+  // No other program is given this port while the control plane starts again.
+  const HTTP_PORT = String(await freePort())
+  const service = await startService(t, ['control-plane', 'engine'], {
+    HTTP_PORT,
+    AUTH_FAILURES_PER_MINUTE: '20',
+  })
   const { origin, newContext, open, problems, provoked } = await consoleBrowser(t, service)
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-console-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -505,10 +511,9 @@ else {
       (title) => /^\d+ % · watched\.csv$/.test(title),
     )
     await page.getByRole('img', { name: /^Rows a second: now / }).waitFor()
-    const { port } = new URL(origin)
     await present(service.processes['control-plane'], 'the control plane').stop('SIGKILL')
     await page.getByRole('alert').waitFor()
-    await service.start('control-plane', { HTTP_PORT: port })
+    await service.start('control-plane')
     await letGo()
     await page.getByText('Finished', { exact: true }).waitFor({ timeout: 90_000 })
     await page.getByRole('alert').waitFor({ state: 'detached' })

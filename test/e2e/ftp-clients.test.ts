@@ -8,6 +8,7 @@ import { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'basic-ftp'
 import t from 'tap'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { missing } from '../helpers/missing-programs.ts'
@@ -19,10 +20,12 @@ const service = await startService(t, ['control-plane'])
 const work = path.join(service.dataFolder, 'client files')
 await mkdir(work)
 const { cert, key } = await makeCertificate(work, 'clients')
-const settings = { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: '0' }
+// No other program is given this port while the server starts again.
+const port = String(await freePort())
+const settings = { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: '0', FTP_PORT: port }
 const ftp = await service.start('ftp', settings)
 const ready = ftp.ready as unknown as { ftp: string; ftps: string }
-const { hostname, port } = new URL(ready.ftp)
+const { hostname } = new URL(ready.ftp)
 const account = { host: hostname, port: Number(port), user: 'api', password: bootstrapKey }
 
 const big = path.join(work, 'big.csv')
@@ -422,7 +425,7 @@ t.test('an upload resumes after the server was killed', { skip: missing('curl') 
   await begun('survivor.csv')
   await ftp.stop('SIGKILL')
   t.not((await slow).code, 0)
-  await service.start('ftp', { ...settings, FTP_PORT: port })
+  await service.start('ftp', settings)
   t.equal(await isThere('survivor.csv'), false)
   // The lease of the killed process ends now.
   await service.collections.uploads.updateMany(
