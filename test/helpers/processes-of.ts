@@ -14,8 +14,13 @@ export async function processesOf(dataFolder: string): Promise<string[]> {
   return found
 }
 
-/** Waits for the end of all of them. One that was killed is seen for another moment. */
+/**
+ * Throws where one of them runs. The `sleep` of the script that watches the embedded server is killed with it, and may be
+ * seen for another moment.
+ */
 export async function untilNoProcessOf(dataFolder: string): Promise<void> {
+  const running = (await processesOf(dataFolder)).filter((process) => !/^\d+ (\S*\/)?sleep /.test(process))
+  if (running.length > 0) throw new Error(`left running: ${running.join('; ')}`)
   await until(
     `the end of all processes of ${dataFolder}`,
     () => processesOf(dataFolder),

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { until, type Service } from './service.ts'
 
-/** Counts the chunks that are made from now on. What it resolves to waits until there are more than `few`. */
+/** Counts the chunks that are made from now on. Resolves to a function that waits until there are more than `few`. */
 export async function watchChunks(
   t: Test,
   { collections, db }: Service,

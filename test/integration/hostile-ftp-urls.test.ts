@@ -92,7 +92,7 @@ const hostile: Case[] = [
   },
 ]
 
-/** All at once. */
+/** Checks all cases, whose imports run at once. */
 async function checkAll(t: Test, cases: Case[]): Promise<void> {
   const created = await Promise.all(
     cases.map(async ({ script }) => {

@@ -267,7 +267,11 @@ t.test('lines without an end are not kept', async (t) => {
 
 t.test('then everything is where it was, and the server serves', async (t) => {
   // The bytes of a removed upload go after its record.
-  const files = await until('the end of other files', filesOutside, ({ length }) => length <= before.length)
+  const files = await until(
+    'the removal of the files of removed uploads',
+    filesOutside,
+    ({ length }) => length <= before.length,
+  )
   t.same(files, before)
   for (const name of outside)
     t.equal(await readFile(path.join(service.dataFolder, name), 'utf8'), secret, name)

@@ -295,22 +295,20 @@ async function asSystem<T>(
 }
 
 /**
- * Finds a free TCP port of 127.0.0.1. It is none of those that systems hand out by themselves, to outgoing connections for
- * example, so hardly any program takes it before the caller does.
+ * Finds a free TCP port of 127.0.0.1. It is none of those that systems hand out by default, to outgoing connections for
+ * example, so hardly any program takes it before the caller does. Throws a StartError where 100 tries find none.
  */
 export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(10_000, 30_000)
+  for (let tries = 0; tries < 100; tries += 1) {
+    // Browsers refuse port 10080.
+    const port = randomInt(10_100, 30_000)
     const probe = createServer().listen(port, '127.0.0.1')
-    const isFree = await fallbackOn(
-      ['EADDRINUSE', 'EACCES'],
-      false,
-      once(probe, 'listening').then(() => true),
-    )
-    if (!isFree) continue
+    const listening = once(probe, 'listening').then(() => true)
+    if (!(await fallbackOn(['EADDRINUSE', 'EACCES'], false, listening))) continue
     await once(probe.close(), 'close')
     return port
   }
+  throw new StartError('no free TCP port was found in 100 tries from 10100 to 29999 of 127.0.0.1')
 }
 
 const logLine = z.object({ msg: z.string(), attr: z.unknown().optional() })

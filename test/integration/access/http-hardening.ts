@@ -323,7 +323,10 @@ t.test('a client that waits for the service is not idle', async (t) => {
   const body = 'x'.repeat(200_000)
   // A client whose process stands still is idle.
   const reply = await repeatWhile(
-    () => fetch(`http://127.0.0.1:${port}`, { method: 'POST', body }).then((reply) => reply.text(), String),
+    () =>
+      fetch(`http://127.0.0.1:${port}`, { method: 'POST', body })
+        .then((reply) => reply.text())
+        .catch(String),
     (reply) => reply !== 'so far',
   )
   t.equal(reply, 'so far')

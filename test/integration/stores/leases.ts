@@ -48,7 +48,7 @@ async function engineWith(t: { name: string }, leaseEndsIn: number, election?: s
 }
 
 /** Asserts that a lease is a full one, given between these times of the primary. */
-function isFullLease(t: Test, until: Date, from: Date, to: Date): void {
+function assertFullLease(t: Test, until: Date, from: Date, to: Date): void {
   const givenAt = until.getTime() - leaseMs
   t.ok(
     givenAt >= from.getTime() && givenAt <= to.getTime(),
@@ -100,7 +100,7 @@ for (const [clock, leaseEndsIn] of [
       const { dead, lease_until, lease_election } = await document()
       t.equal(dead, false)
       t.equal(lease_election, election)
-      isFullLease(t, lease_until, before, time)
+      assertFullLease(t, lease_until, before, time)
       await engines.updateOne({}, { $set: { lease_until: new Date(time.getTime() - 1) } })
       await markDead(database, 'engines')
       t.match(await document(), { dead: true }, 'and no more than one')
@@ -116,7 +116,7 @@ t.test(
     const { time } = await readPrimaryClock(database)
     const { dead, lease_until } = await document()
     t.equal(dead, false, 'a living engine has time to renew it')
-    isFullLease(t, lease_until, before, time)
+    assertFullLease(t, lease_until, before, time)
   },
 )
 
