@@ -3,9 +3,6 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../bench/load/random.ts'
-import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
-import { createLogger } from '../../shared/runtime/logger.ts'
-import type { Staging } from '../../shared/storage/staging/staging.ts'
 import {
   beginImport,
   differences,
@@ -18,9 +15,9 @@ import {
   type Left,
 } from '../helpers/compared-import.ts'
 import { Engines, type RunningEngine } from '../helpers/engines.ts'
-import { folderStaging } from '../helpers/folder-staging.ts'
 import { startService, until, type Service } from '../helpers/service.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
+import { sweepFiles } from '../helpers/sweep-files.ts'
 
 /**
  * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
@@ -344,14 +341,7 @@ async function sweepLater(service: Service): Promise<void> {
   const old = new Date(Date.now() - 2 * 3_600_000)
   const ofImports = { 'imports.0': { $exists: true } }
   await service.collections.ledgers.updateMany(ofImports, { $set: { 'imports.$[].entered_at': old } })
-  const disk = folderStaging(service.dataFolder)
-  const staging: Staging = { ...disk, listImports: () => disk.listImports({ olderThanMs: 0 }) }
-  const { uploads } = storedUploads(service)
-  await sweepStaging(
-    service,
-    { staging, uploads },
-    createLogger({ process: 'test', level: 'fatal' }),
-  ).runOnce()
+  await sweepFiles(service, { ofAnyAge: true })
 }
 
 /**

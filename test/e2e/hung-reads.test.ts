@@ -2,6 +2,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
+import { couldNotRelease } from '../helpers/ended-late.ts'
 import { Engines } from '../helpers/engines.ts'
 import { hang, hasty, importOf, threads, type HungFile } from '../helpers/hung-files.ts'
 import { head, startRawWebServer } from '../helpers/raw-web-server.ts'
@@ -40,10 +41,6 @@ async function createHungImport(
   await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })
   return { id, ...file }
 }
-
-/** Whether an engine that ended got no answer from the database in time. */
-const couldNotRelease = (engine: { log: () => string }) =>
-  /couldn't be released.*the database gave no answer/.test(engine.log())
 
 /** Of each test its own: the runner writes results into it. */
 const buffered = () => ({ buffered: true, timeout: 400_000 })

@@ -2,15 +2,12 @@ import { writeFile, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
-import { createLogger } from '../../shared/runtime/logger.ts'
 import { slopePerMinute, type Sample } from '../campaigns/soak-metrics.ts'
 import { ImportLane, problemsOf, sendRequests } from '../campaigns/soak-lists.ts'
 import { anyOf, serveFiles, SoakClient } from '../campaigns/soak-load.ts'
 import { Supervised } from '../campaigns/soak-processes.ts'
-import { folderStaging } from '../helpers/folder-staging.ts'
 import { countsOf, startService, until, type ProcessName, type Service } from '../helpers/service.ts'
-import { storedUploads } from '../helpers/stored-uploads.ts'
+import { sweepFiles } from '../helpers/sweep-files.ts'
 
 /**
  * Imports from all three sources, requests on the subscribers that they write, and uploads run together. Meanwhile
@@ -183,17 +180,10 @@ async function checkImports(t: Test, { service, lanes }: Soak) {
 
 type FinishedImports = Awaited<ReturnType<typeof checkImports>>
 
-/** Does what engines do every 10 minutes: one that dies as it ends an import may leave a pin on the upload. */
-async function sweepPins(t: Test, { service, kills }: Soak): Promise<void> {
-  const stored = { staging: folderStaging(service.dataFolder), uploads: storedUploads(service).uploads }
-  const log = createLogger({ process: 'test', level: 'fatal' })
-  const { pins = 0 } = await sweepStaging(service, stored, log).runOnce()
+async function checkFiles(t: Test, { service, kills }: Soak, imports: FinishedImports): Promise<void> {
+  // An engine that dies as it ends an import may leave a pin on the upload.
+  const { pins = 0 } = await sweepFiles(service)
   t.ok(pins <= kills, `${pins} pins were left by ${kills} killed processes`)
-}
-
-async function checkFiles(t: Test, soak: Soak, imports: FinishedImports): Promise<void> {
-  const { service } = soak
-  await sweepPins(t, soak)
   const folders = imports.map(({ id }) => path.join('staging', String(id)))
   const left = await filesLeft(service.dataFolder)
   // Whether a creation that broke off was committed is unknown, so its content stays for an hour.
