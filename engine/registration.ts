@@ -17,7 +17,7 @@ import { ImportWork } from './runner/import-work.ts'
 import type { EngineParts } from './engine-parts.ts'
 import { maxStepSessions } from './runner/steps.ts'
 import { createWatchdog, watchdogBounds, type WatchdogBounds } from './runner/watchdog.ts'
-import { registerEngine } from './store/engines.ts'
+import { registerEngine, registerSessions } from './store/engines.ts'
 import { lanesPerWorker } from './workers/messages.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
@@ -69,6 +69,9 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     sees_files: folder.problem === null,
   })
   const firstStripe = number * stripesPerEngine
+  const { sessions, collections } = database
+  // Those of the transactions on uploads.
+  await sessions.register(() => registerSessions(collections, engineId, sessions.ids))
 
   const pool = startWorkerPool({
     workers: settings.ENGINE_WORKERS,

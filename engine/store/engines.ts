@@ -28,17 +28,17 @@ export async function registerEngine(
   }
 }
 
-/** Registers further sessions of an engine, before their first transaction. False when the engine is marked dead or removed. */
+/** Registers further sessions of an engine, before their first transaction. Throws when it is marked dead or removed. */
 export async function registerSessions(
   collections: Collections,
   engineId: string,
   sessionIds: Uint8Array[],
-): Promise<boolean> {
+): Promise<void> {
   const { matchedCount } = await collections.engines.updateOne(
     { _id: engineId, dead: false },
-    { $push: { session_ids: { $each: sessionIds } } },
+    { $addToSet: { session_ids: { $each: sessionIds } } },
   )
-  return matchedCount === 1
+  if (matchedCount === 0) throw new Error('the engine is no longer registered')
 }
 
 /** Marks engines that have ended on this machine as dead, before their lease expires. They can't renew it afterwards. */

@@ -54,8 +54,7 @@ async function startWorker(): Promise<
     },
   }))
   const sessionIds = lanes.map(({ session }) => sessionId(session))
-  if (!(await registerSessions(collections, start.engineId, sessionIds)))
-    throw new Error('the engine is no longer registered')
+  await registerSessions(collections, start.engineId, sessionIds)
 
   const contexts = new Map<number, ImportContext>()
   const readContext = async (importId: number): Promise<ImportContext | null> => {

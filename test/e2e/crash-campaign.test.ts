@@ -36,6 +36,7 @@ const points = {
   'start of an import sent, unanswered': 'findAndModify imports started_at after 1',
   'chunks written, not committed': 'insert import_chunks after 1',
   'split committed, unanswered': 'update imports number_of_records > commitTransaction after 1',
+  'before the commit of an unpin': 'findAndModify uploads $pull > commitTransaction before 1',
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
   'in a batch, subscribers inserted': 'insert subscribers after 2',
   'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
@@ -85,7 +86,7 @@ const takeOverPoints = {
   'its document removed': 'delete engines after 1',
   'taken over, noted': 'update engines "dead":true after 1',
   'entered, nothing else': 'update engines started_at after 1',
-  'sessions of its lanes noted': 'update engines $push after 1',
+  'further sessions noted': 'update engines $addToSet after 1',
 } as const
 
 const downloadPoints = {
@@ -163,7 +164,7 @@ const longAlone = new Set<string>([
   'its chunks given back',
   'its steps given back',
   'taken over, noted',
-  'sessions of its lanes noted',
+  'further sessions noted',
   'downloaded, not noted',
   'callback of a small import not queued',
   'small import finalized, unanswered',
